@@ -19,6 +19,7 @@
 #include "cli/environment_flags.h"
 #include "cli/version.h"
 #include "tensor/cpu_features.h"
+#include "terminal/safe_text.h"
 
 namespace headrace {
 namespace {
@@ -32,8 +33,9 @@ constexpr std::string_view kExamples = R"(Examples:
 'headrace <command> --help' shows the flags of a command.
 )";
 
+// A message may quote what a server or a file says.
 int fail(std::string_view message) {
-  fmt::print(stderr, "headrace: error: {}\n", message);
+  fmt::print(stderr, "headrace: error: {}\n", terminal_safe(message));
   return 1;
 }
 

@@ -19,6 +19,7 @@
 #include "stack/hub_cache.h"
 #include "tensor/free_memory.h"
 #include "terminal/progress.h"
+#include "terminal/safe_text.h"
 
 namespace headrace {
 namespace {
@@ -63,6 +64,18 @@ Status run_pull(ModelPull& pull, const PullOptions& options, const std::string& 
   return ok_status();
 }
 
+Status plan_and_run(const ModelName& name, const PullOptions& options) {
+  HR_ASSIGN_OR_RETURN(ModelPull pull, ModelPull::plan(name, options));
+  return run_pull(pull, options, name.text());
+}
+
+// As SignalWatch ends a process, but with the line that says what is left.
+[[noreturn]] void end_by_signal(int signal, const Status& status) {
+  fmt::print(stderr, "headrace: error: {}\n", terminal_safe(status.message()));
+  std::fflush(nullptr);
+  _exit(128 + signal);
+}
+
 PullOptions pull_options(const DownloadFlags& flags, const std::atomic<bool>& stopped) {
   PullOptions options;
   options.stopped = [&stopped] { return stopped.load(); };
@@ -96,11 +109,15 @@ Status pull_if_missing(const std::string& model, const std::string& revision, bo
 
 Result<std::string> download_model(const ModelName& name, const DownloadFlags& flags) {
   std::atomic<bool> stopped{false};
+  std::atomic<int> signal_that_came{0};
   SignalWatch signals;
-  signals.set_handler([&](int) { stopped = true; });
-  const PullOptions options = pull_options(flags, stopped);
-  HR_ASSIGN_OR_RETURN(ModelPull pull, ModelPull::plan(name, options));
-  HR_RETURN_IF_ERROR(run_pull(pull, options, name.text()));
+  signals.set_handler([&](int signal) {
+    signal_that_came = signal;
+    stopped = true;
+  });
+  const Status status = plan_and_run(name, pull_options(flags, stopped));
+  if (!status.ok() && stopped) end_by_signal(signal_that_came, status);
+  HR_RETURN_IF_ERROR(status);
   signals.set_handler(nullptr);
   return place_of_model(name);
 }

@@ -14,7 +14,8 @@ struct DownloadFlags {
 };
 
 // Fetches what is missing of `name`, which is no path, and says on stderr what came. The file or
-// folder where it lies. Makes the process's SignalWatch while it runs.
+// folder where it lies. Makes the process's SignalWatch while it runs: Ctrl-C ends the process, its
+// exit code is kInterruptedExitCode.
 Result<std::string> download_model(const ModelName& name, const DownloadFlags& flags);
 
 // Adds --pull.

@@ -1,6 +1,7 @@
 #include "hub/file_download.h"
 
 #include <algorithm>
+#include <cctype>
 #include <chrono>
 #include <cmath>
 #include <thread>
@@ -41,10 +42,38 @@ Status status_of_answer(int status, const std::string& name, const std::string& 
   return passes ? unavailable(line) : invalid_argument(line);
 }
 
+FileVersion FileVersion::of(const HubAnswer& answer) {
+  FileVersion version{.etag = answer.header("etag"),
+                      .last_modified = answer.header("last-modified")};
+  const auto is_no_text = [](unsigned char c) { return std::isprint(c) == 0; };
+  std::erase_if(version.etag, is_no_text);
+  std::erase_if(version.last_modified, is_no_text);
+  return version;
+}
+
+bool FileVersion::is_of(const HubAnswer& answer) const {
+  const FileVersion other = of(answer);
+  // An answer to If-Range may leave the date out.
+  return other.known() && (other.etag.empty() || other.etag == etag) &&
+         (other.last_modified.empty() || other.last_modified == last_modified);
+}
+
+std::string FileVersion::if_range() const { return etag.starts_with('"') ? etag : last_modified; }
+
+std::string FileVersion::text() const {
+  std::string word = etag + last_modified;
+  std::erase(word, ' ');
+  return word;
+}
+
+std::string identity_of(const RemoteFile& file) {
+  if (file.kind != HashKind::kNone) return file.hash;
+  return file.version.known() ? fmt::format("{}-{}", file.size, file.version.text()) : "";
+}
+
 Status FileDownload::run(const RemoteFile& file, const DownloadHooks& hooks) {
-  const std::string& identity = file.kind == HashKind::kNone ? file.version : file.hash;
   HR_ASSIGN_OR_RETURN(const std::unique_ptr<PartFile> part,
-                      PartFile::open(file.path, identity, hooks.stopped));
+                      PartFile::open(file.path, identity_of(file), hooks.stopped));
   std::error_code error;
   if (!file.replaces && std::filesystem::exists(file.path, error)) {
     part->discard();
@@ -53,7 +82,7 @@ Status FileDownload::run(const RemoteFile& file, const DownloadHooks& hooks) {
   FileDownload download(file, hooks, *part);
   HR_RETURN_IF_ERROR(download.fetch_all());
   HR_RETURN_IF_ERROR(download.check_hash());
-  return part->finish();
+  return part->finish(file.size);
 }
 
 FileDownload::FileDownload(const RemoteFile& file, const DownloadHooks& hooks, PartFile& part)
@@ -61,12 +90,14 @@ FileDownload::FileDownload(const RemoteFile& file, const DownloadHooks& hooks, P
       hooks_(hooks),
       part_(part),
       hash_(file.kind, file.size),
-      there_(part.read_ranges(file.size)) {}
+      there_(part.read_ranges(file.size)),
+      without_ranges_(identity_of(file).empty()) {}
 
 Status FileDownload::fetch_all() {
   const int64_t left = file_.size - there_.total();
   const auto ranges = (left + kRangeBytes - 1) / kRangeBytes;
-  const auto count = static_cast<int>(std::clamp<int64_t>(ranges, 0, hooks_.connections));
+  const int most = without_ranges_ ? 1 : hooks_.connections;
+  const auto count = static_cast<int>(std::clamp<int64_t>(ranges, 0, most));
   running_ = count;
   std::vector<std::thread> connections;
   for (int i = 0; i < count; ++i) connections.emplace_back([this] { run_connection(); });
@@ -75,8 +106,11 @@ Status FileDownload::fetch_all() {
   if (there_.total() == file_.size) return ok_status();
   const Status saved = part_.save_ranges(there_);
   if (hooks_.stopped()) {
-    return unavailable(fmt::format(
-        "{}: interrupted; what came is kept, and the next pull goes on from it", file_.name));
+    return unavailable(
+        fmt::format("{}: interrupted; {}", file_.name,
+                    identity_of(file_).empty()
+                        ? "its server tells no versions of it apart, so the next pull begins anew"
+                        : "what came is kept, and the next pull goes on from it"));
   }
   return status_.ok() ? saved : status_;
 }
@@ -159,9 +193,10 @@ std::optional<ByteRange> FileDownload::take_range() {
 }
 
 Status FileDownload::fetch_range(HttpFetcher& fetcher, ByteRange range) {
-  HttpFetch fetch{.url = address(), .token = {}, .accept = {}, .range = {}};
+  HttpFetch fetch{.url = address(), .token = {}, .accept = {}, .range = {}, .if_range = {}};
   if (origin_of_url(fetch.url) == origin_of_url(file_.url)) fetch.token = file_.token;
   if (range != ByteRange{0, file_.size}) fetch.range = range;
+  if (fetch.range && file_.kind == HashKind::kNone) fetch.if_range = file_.version.if_range();
   std::optional<Status> trouble;  // none before the first byte
   const auto answer = fetcher.get(fetch, [&](const HubAnswer& from, std::string_view bytes) {
     if (!trouble) trouble = check_place(from, range);
@@ -173,13 +208,17 @@ Status FileDownload::fetch_range(HttpFetcher& fetcher, ByteRange range) {
   return note_answer(*answer, fetch.url, range);
 }
 
-// Whether the bytes that `answer` brings are those of `range`.
+// Whether the bytes that `answer` brings are those of `range`, and of the same version.
 Status FileDownload::check_place(const HubAnswer& answer, ByteRange range) {
   int64_t total = answer.content_length().value_or(file_.size), first = 0;
   if (answer.status == 206) {
     std::tie(first, total) = answer.content_range().value_or(ByteRange{-1, -1});
   }
   const std::string host(origin_of_url(answer.url));
+  if (file_.kind == HashKind::kNone && file_.version.known() && !file_.version.is_of(answer)) {
+    return corrupt(fmt::format(
+        "{}: {} has another version of it than when this began: pull it again", file_.name, host));
+  }
   if (total != file_.size) {
     return unavailable(fmt::format("{}: {} says that the file has {} bytes, and it has {}",
                                    file_.name, host, total, file_.size));

@@ -18,6 +18,20 @@
 
 namespace headrace {
 
+// What tells versions of a file apart where no hash does, as its server's answers say it.
+struct FileVersion {
+  std::string etag, last_modified;  // empty: the server does not say
+
+  static FileVersion of(const HubAnswer& answer);
+  bool known() const { return !etag.empty() || !last_modified.empty(); }
+  // Whether `answer` is of this version, as far as it says: one of the two at least.
+  bool is_of(const HubAnswer& answer) const;
+  // The stronger of the two that If-Range takes; a weak ETag it does not.
+  std::string if_range() const;
+  // As a word.
+  std::string text() const;
+};
+
 struct RemoteFile {
   std::string name;  // for messages
   std::string url;
@@ -25,10 +39,13 @@ struct RemoteFile {
   int64_t size = 0;
   HashKind kind = HashKind::kNone;
   std::string hash;
-  std::string version;    // where there is no hash: what else tells versions of it apart, a word
-  bool replaces = false;  // what lies there is another version
+  FileVersion version;         // where there is no hash
+  bool replaces = false;       // what lies there is another version
   std::filesystem::path path;  // where it is to be
 };
+
+// Tells what came of it earlier from what comes now; empty: nothing does.
+std::string identity_of(const RemoteFile& file);
 
 struct DownloadHooks {
   std::function<bool()> stopped;          // any thread; true: end as soon as may be
@@ -45,7 +62,8 @@ class FileDownload {
   // The whole file under its path, its hash right; at once where it is there. What came before a
   // trouble stays in a part (hub/part_file.h), from which the next run goes on; of a hash that is
   // wrong nothing stays. Bytes that do not come are asked for again, some times without a byte
-  // more.
+  // more. Without a hash all bytes are of answers of one version; where the server tells none
+  // apart, of one answer. kCorrupt: the version is another one now.
   static Status run(const RemoteFile& file, const DownloadHooks& hooks);
 
  private:
@@ -84,7 +102,7 @@ class FileDownload {
   int running_ = 0;              // connections
   int failures_ = 0;             // in a row, without a byte
   double retry_after_ = 0;       // seconds for which a server asked
-  bool without_ranges_ = false;  // the server sends whole files only: one connection goes on
+  bool without_ranges_ = false;  // whole files only: one connection goes on, from the beginning
   Status status_;                // of the first trouble that ended it
   bool over_ = false;
 };

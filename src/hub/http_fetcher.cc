@@ -3,10 +3,13 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <chrono>
+#include <thread>
 #include <utility>
 
 #include <fmt/format.h>
 
+#include "base/clock.h"
 #include "stack/default_model.h"
 
 namespace headrace {
@@ -16,6 +19,7 @@ constexpr int kRedirectsMax = 10;
 constexpr long kConnectSeconds = 15;
 constexpr int64_t kStallSeconds = 30;  // without a byte, where HF_HUB_DOWNLOAD_TIMEOUT is not set
 constexpr long kReceiveBytes = 256 * 1024;  // at once
+constexpr auto kWaitPause = std::chrono::milliseconds(50);
 
 bool is_redirect(int status) {
   return status == 301 || status == 302 || status == 303 || status == 307 || status == 308;
@@ -106,6 +110,7 @@ Status HttpFetcher::perform(const HttpFetch& fetch, HubAnswer& answer, const Htt
   curl_.easy_reset(handle_);  // connections stay
   if (!fetch.token.empty()) add_header("Authorization: Bearer " + fetch.token);
   if (!fetch.accept.empty()) add_header("Accept: " + fetch.accept);
+  if (!fetch.if_range.empty()) add_header("If-Range: " + fetch.if_range);
   // One length, of the bytes as they are on the disk.
   add_header("Accept-Encoding: identity");
   std::string range;
@@ -134,10 +139,21 @@ Status HttpFetcher::perform(const HttpFetch& fetch, HubAnswer& answer, const Htt
   const CURLcode code = curl_.easy_perform(handle_);
   curl_.slist_free_all(headers);
   if (code == CURLE_OK || reception.enough) return ok_status();
+  if (code == CURLE_ABORTED_BY_CALLBACK) return unavailable("interrupted");
   const std::string line =
       fmt::format("{}: {}", origin_of_url(fetch.url),
                   reason[0] != 0 ? static_cast<const char*>(reason) : curl_.easy_strerror(code));
   return is_lasting(code) ? invalid_argument(line) : unavailable(line);
+}
+
+Status HttpFetcher::wait(double seconds) {
+  const SystemClock clock;
+  const double until = clock.now_seconds() + seconds;
+  while (clock.now_seconds() < until) {
+    if (stopped_()) return unavailable("interrupted");
+    std::this_thread::sleep_for(kWaitPause);
+  }
+  return ok_status();
 }
 
 Result<HubAnswer> HttpFetcher::get(const HttpFetch& fetch, const HttpSink& sink) {

@@ -21,6 +21,7 @@ struct HttpFetch {
   std::string token;                                 // sent where `url` leads, and to no other host
   std::string accept;                                // empty: anything
   std::optional<std::pair<int64_t, int64_t>> range;  // bytes [first, second)
+  std::string if_range;  // an ETag or date: of another version the whole file comes, not the range
 };
 
 // Takes bytes of an answer of status 200 or 206. False: no more of them.
@@ -41,6 +42,8 @@ class HttpFetcher {
   Result<HubAnswer> get(const HttpFetch& fetch, const HttpSink& sink);
   // The whole body, into `body`. kCorrupt: it has more than `bytes_max`.
   Result<HubAnswer> get_text(const HttpFetch& fetch, std::string& body, size_t bytes_max);
+  // Sleeps. kUnavailable: `stopped` said so before it was over.
+  Status wait(double seconds);
 
  private:
   HttpFetcher(const CurlLibrary& curl, std::function<bool()> stopped);

@@ -2,9 +2,7 @@
 
 #include <algorithm>
 #include <cctype>
-#include <chrono>
 #include <fstream>
-#include <thread>
 #include <utility>
 
 #include <fmt/format.h>
@@ -30,11 +28,15 @@ bool is_hexadecimal(const std::string& text, size_t size) {
          });
 }
 
-// A relative path whose parts are names that are visible or not, and none of which leads up.
+// A relative path whose parts are names that are visible or not, and none of which leads up,
+// without control characters, those of C1 (U+0080 to U+009F) among them.
 bool leads_below(const std::string& path) {
   if (path.empty() || path.size() > 1000 || path.front() == '/') return false;
   for (const unsigned char c : path) {
     if (c < 0x20 || c == 0x7f || c == '\\') return false;
+  }
+  for (size_t at = path.find('\xc2'); at != path.npos; at = path.find('\xc2', at + 1)) {
+    if (at + 1 == path.size() || static_cast<unsigned char>(path[at + 1]) < 0xa0) return false;
   }
   for (const fs::path& part : fs::path(path)) {
     if (part.empty() || part == "." || part == "..") return false;
@@ -62,7 +64,8 @@ Result<HubFile> read_hub_file(const Json& sibling, const std::string& repo) {
   }
   const size_t digits = file.kind == HashKind::kSha256 ? 64 : 40;
   if (!leads_below(file.path)) {
-    return corrupt(fmt::format("{}: the hub names a file that would lie elsewhere", repo));
+    return corrupt(fmt::format(
+        "{}: the hub names a file that would lie elsewhere, or has control characters", repo));
   }
   if (file.size < 0 || !is_hexadecimal(file.hash, digits)) {
     return corrupt(fmt::format("{}: the hub gives {} no size or no hash", repo, file.path));
@@ -122,7 +125,7 @@ Result<HubAnswer> fetch_json(HttpFetcher& fetcher, const HttpFetch& fetch, Json&
       return corrupt(fmt::format("{}: its answer is no JSON", origin_of_url(fetch.url)));
     }
     if (!answer.ok() && answer.status().code() != StatusCode::kUnavailable) return answer;
-    std::this_thread::sleep_for(std::chrono::duration<double>(wait));
+    HR_RETURN_IF_ERROR(fetcher.wait(wait));
   }
 }
 
@@ -156,7 +159,8 @@ Result<HubModel> HubApi::model(const std::string& repo, const std::string& revis
       .url = fmt::format("{}/api/models/{}/revision/{}?blobs=true", endpoint_, repo, branch),
       .token = token_,
       .accept = {},
-      .range = {}};
+      .range = {},
+      .if_range = {}};
   Json body;
   HR_ASSIGN_OR_RETURN(const HubAnswer answer, fetch_json(fetcher_, fetch, body));
   if (answer.status != 200) return no_such_model(repo, answer);
@@ -200,7 +204,8 @@ Result<std::vector<HubFound>> HubApi::search(const std::string& words, int count
                          query, count_max),
       .token = token_,
       .accept = {},
-      .range = {}};
+      .range = {},
+      .if_range = {}};
   Json body;
   HR_ASSIGN_OR_RETURN(const HubAnswer answer, fetch_json(fetcher_, fetch, body));
   if (answer.status != 200) return status_of_answer(answer.status, "search", answer.url);

@@ -1,6 +1,7 @@
 #include "hub/local_models.h"
 
 #include <algorithm>
+#include <fstream>
 #include <map>
 #include <set>
 #include <system_error>
@@ -10,6 +11,7 @@
 
 #include "hub/file_choice.h"
 #include "hub/model_pull.h"
+#include "hub/part_file.h"
 #include "stack/hub_cache.h"
 
 namespace headrace {
@@ -37,7 +39,7 @@ int64_t bytes_of(const fs::path& file) {
 fs::file_time_type time_of(const fs::path& file) {
   std::error_code error;
   const auto time = fs::last_write_time(file, error);
-  return error ? fs::file_time_type() : time;
+  return error ? LocalModel().time : time;
 }
 
 // A snapshot is one model of safetensors, and one for each quant.
@@ -110,31 +112,91 @@ bool matches(const fs::path& file, const std::string& quant) {
   return file.extension() == ".gguf" && names_quant(file.filename().string(), quant);
 }
 
-// Of blobs that no snapshot names any more.
-int64_t remove_unnamed_blobs(const fs::path& folder) {
-  std::set<fs::path> named;
+std::string first_word(const fs::path& file) {
+  std::string word;
+  std::ifstream(file) >> word;
+  return word;
+}
+
+// A pull that runs holds the part of the file that comes.
+bool is_being_pulled(const fs::path& folder) {
+  const std::vector<fs::path> files = files_below(folder / "blobs");
+  return std::any_of(files.begin(), files.end(), [](const fs::path& file) {
+    return file.extension() == ".part" && is_in_use(file);
+  });
+}
+
+// Of `files` of snapshots, and of the blobs behind them those that no snapshot names any more.
+// Other blobs may be of a pull, which names them when it has all. The bytes that became free.
+int64_t remove_files(const fs::path& folder, const std::vector<fs::path>& files) {
   std::error_code error;
-  for (const fs::path& file : files_below(folder / "snapshots")) {
-    named.insert(fs::weakly_canonical(file, error));
-  }
+  const fs::path blobs = fs::weakly_canonical(folder / "blobs", error);
+  std::set<fs::path> unnamed;
   int64_t freed = 0;
-  for (const fs::path& blob : files_below(folder / "blobs")) {
-    if (named.contains(fs::weakly_canonical(blob, error))) continue;
+  for (const fs::path& file : files) {
+    const fs::path blob = fs::weakly_canonical(file, error);
+    if (blob.parent_path() == blobs) unnamed.insert(blob);
+    if (!fs::is_symlink(file, error)) freed += bytes_of(file);
+    fs::remove(file, error);
+  }
+  for (const fs::path& file : files_below(folder / "snapshots")) {
+    unnamed.erase(fs::weakly_canonical(file, error));
+  }
+  for (const fs::path& blob : unnamed) {
     freed += bytes_of(blob);
     fs::remove(blob, error);
   }
+  const bool empty =
+      files_below(folder / "snapshots").empty() && files_below(folder / "blobs").empty();
+  if (empty) fs::remove_all(folder, error);
   return freed;
 }
 
-Result<int64_t> remove_quant(const fs::path& folder, const ModelName& name) {
-  int removed = 0;
+int64_t remove_snapshot(const fs::path& folder, const fs::path& snapshot) {
+  const int64_t freed = remove_files(folder, files_below(snapshot));
   std::error_code error;
-  for (const fs::path& file : files_below(folder / "snapshots")) {
-    if (matches(file, name.quant()) && fs::remove(file, error)) ++removed;
+  fs::remove_all(snapshot, error);
+  return freed;
+}
+
+// A branch or tag, and its snapshot where no other names it; of a commit all that name it.
+int64_t remove_revision(const fs::path& folder, const fs::path& snapshot,
+                        const std::string& revision) {
+  const std::string commit = snapshot.filename().string();
+  const fs::path ref = folder / "refs" / revision;
+  std::vector<fs::path> others;
+  for (const fs::path& each : files_below(folder / "refs")) {
+    if (each != ref && first_word(each) == commit) others.push_back(each);
   }
-  if (removed == 0) return not_found(fmt::format("{}: there is none on this machine", name.text()));
-  const int64_t freed = remove_unnamed_blobs(folder);
-  if (files_below(folder / "snapshots").empty()) fs::remove_all(folder, error);
+  std::error_code error;
+  if (fs::remove(ref, error) && !others.empty()) return 0;
+  for (const fs::path& each : others) fs::remove(each, error);
+  return remove_snapshot(folder, snapshot);
+}
+
+Result<int64_t> remove_of_hub(const ModelName& name, const Status& none) {
+  const fs::path folder = hub_model_folder(name.repo());
+  const bool revision_named = name.text().find('@') != std::string::npos;
+  const Result<std::string> snapshot = hub_snapshot(name.repo() + "@" + name.revision());
+  std::error_code error;
+  if (!fs::is_directory(folder, error) || (revision_named && !snapshot.ok())) return none;
+  if (!name.quant().empty()) {
+    std::vector<fs::path> files =
+        files_below(revision_named ? fs::path(*snapshot) : folder / "snapshots");
+    std::erase_if(files, [&](const fs::path& file) { return !matches(file, name.quant()); });
+    if (files.empty()) return none;
+    return remove_files(folder, files);
+  }
+  if (revision_named) return remove_revision(folder, *snapshot, name.revision());
+  if (is_being_pulled(folder)) {
+    return unavailable(fmt::format(
+        "{}: it is being pulled: end that first (Ctrl-C), or name a quant or a revision",
+        name.text()));
+  }
+  int64_t freed = 0;
+  for (const fs::path& blob : files_below(folder / "blobs")) freed += bytes_of(blob);
+  fs::remove_all(folder, error);
+  if (error) return unavailable(fmt::format("{}: {}", folder.string(), error.message()));
   return freed;
 }
 
@@ -165,14 +227,7 @@ Result<int64_t> remove_local_model(const ModelName& name) {
     if (!fs::remove(name.file(), error)) return none;
     return bytes;
   }
-  const fs::path folder = hub_model_folder(name.repo());
-  if (!fs::is_directory(folder, error)) return none;
-  if (!name.quant().empty()) return remove_quant(folder, name);
-  int64_t freed = 0;
-  for (const fs::path& blob : files_below(folder / "blobs")) freed += bytes_of(blob);
-  fs::remove_all(folder, error);
-  if (error) return unavailable(fmt::format("{}: {}", folder.string(), error.message()));
-  return freed;
+  return remove_of_hub(name, none);
 }
 
 }  // namespace headrace

@@ -4,7 +4,6 @@
 #include <unistd.h>
 
 #include <algorithm>
-#include <cctype>
 #include <fstream>
 #include <memory>
 #include <system_error>
@@ -36,8 +35,7 @@ std::string json_text(const Json* value) {
 int64_t bytes_there_of(const RemoteFile& file) {
   std::error_code error;
   if (!file.replaces && fs::exists(file.path, error)) return file.size;
-  const std::string& identity = file.kind == HashKind::kNone ? file.version : file.hash;
-  return ranges_on_disk(file.path, identity, file.size).total();
+  return ranges_on_disk(file.path, identity_of(file), file.size).total();
 }
 
 // Whether what lies under the file's path is this version of it, as far as its size and hash say.
@@ -135,7 +133,8 @@ Status ModelPull::plan_ollama(HttpFetcher& fetcher, const ModelName& name) {
   const HttpFetch fetch{.url = fmt::format("{}/manifests/{}", base, name.revision()),
                         .token = {},
                         .accept = kOllamaManifest,
-                        .range = {}};
+                        .range = {},
+                        .if_range = {}};
   Json body;
   HR_ASSIGN_OR_RETURN(const HubAnswer answer, fetch_json(fetcher, fetch, body));
   if (answer.status == 404) {
@@ -173,7 +172,8 @@ Status ModelPull::plan_ollama(HttpFetcher& fetcher, const ModelName& name) {
 
 // The size, and the hash where the hub says it, are those of a first byte's answer.
 Status ModelPull::plan_url(HttpFetcher& fetcher, const ModelName& name) {
-  const HttpFetch fetch{.url = name.text(), .token = {}, .accept = {}, .range = ByteRange{0, 1}};
+  const HttpFetch fetch{
+      .url = name.text(), .token = {}, .accept = {}, .range = ByteRange{0, 1}, .if_range = {}};
   HR_ASSIGN_OR_RETURN(const HubAnswer answer,
                       fetcher.get(fetch, [](const HubAnswer&, std::string_view) { return false; }));
   if (answer.status != 200 && answer.status != 206) {
@@ -196,9 +196,7 @@ Status ModelPull::plan_url(HttpFetcher& fetcher, const ModelName& name) {
     remote.kind = HashKind::kSha256;
     remote.hash = tag;
   }
-  tag = answer.header("etag");
-  std::erase_if(tag, [](unsigned char c) { return std::isgraph(c) == 0; });
-  remote.version = fmt::format("{}-{}", remote.size, tag);
+  remote.version = FileVersion::of(answer);
   remote.replaces = !is_version(remote);
   files_ = {std::move(remote)};
   return ok_status();
@@ -232,7 +230,12 @@ Status ModelPull::check_space() const {
 }
 
 Status ModelPull::link_snapshot() const {
+  std::error_code error;
   for (const RemoteFile& file : files_) {
+    if (!fs::exists(file.path, error)) {
+      return unavailable(
+          fmt::format("{}: {} was removed while the others came: pull it again", text_, file.name));
+    }
     HR_RETURN_IF_ERROR(link_to(file.path, folder_ / "snapshots" / commit_ / file.name));
   }
   return revision_ == commit_ ? ok_status() : write_whole(folder_ / "refs" / revision_, commit_);

@@ -16,6 +16,8 @@
 
 #include <fmt/format.h>
 
+#include "base/private_file.h"
+
 namespace headrace {
 namespace {
 
@@ -65,6 +67,7 @@ Result<std::unique_ptr<PartFile>> PartFile::open(const fs::path& file, const std
 
 ByteRanges ranges_on_disk(const fs::path& file, const std::string& identity, int64_t size) {
   struct stat state;
+  if (identity.empty()) return {};
   if (::stat((file.string() + ".part").c_str(), &state) != 0) return {};
   std::ifstream ranges(file.string() + ".part.ranges");
   std::string version, text;
@@ -73,18 +76,29 @@ ByteRanges ranges_on_disk(const fs::path& file, const std::string& identity, int
   return ByteRanges::parse(text, std::min<int64_t>(size, state.st_size));
 }
 
+bool is_in_use(const fs::path& part) {
+  const int descriptor = ::open(part.c_str(), O_RDWR | O_CLOEXEC | O_NOFOLLOW);
+  if (descriptor < 0) return false;
+  const bool in_use = ::flock(descriptor, LOCK_EX | LOCK_NB) != 0 && errno == EWOULDBLOCK;
+  ::close(descriptor);
+  return in_use;
+}
+
 ByteRanges PartFile::read_ranges(int64_t size) const {
   return ranges_on_disk(file_, identity_, size);
 }
 
 Status PartFile::save_ranges(const ByteRanges& ranges) const {
   const fs::path next = ranges_file().string() + ".new";
-  std::ofstream file(next);
-  file << identity_ << '\n' << ranges.text();
-  file.close();
+  const std::string text = identity_ + '\n' + ranges.text();
+  const int descriptor = create_private_file(next);
+  if (descriptor < 0) return file_trouble(next, errno);
+  const bool written =
+      ::write(descriptor, text.data(), text.size()) == static_cast<ssize_t>(text.size());
+  ::close(descriptor);
   std::error_code error;
-  if (file) fs::rename(next, ranges_file(), error);
-  if (file && !error) return ok_status();
+  if (written) fs::rename(next, ranges_file(), error);
+  if (written && !error) return ok_status();
   fs::remove(next, error);
   return file_trouble(next, ENOSPC);
 }
@@ -108,8 +122,10 @@ Result<std::string> PartFile::read(int64_t offset, size_t bytes_max) const {
   return bytes;
 }
 
-Status PartFile::finish() {
-  if (::fdatasync(descriptor_) != 0) return file_trouble(part(), errno);
+Status PartFile::finish(int64_t size) {
+  // A part that another version left may have been longer.
+  if (::ftruncate(descriptor_, size) != 0 || ::fdatasync(descriptor_) != 0)
+    return file_trouble(part(), errno);
   std::error_code error;
   fs::rename(part(), file_, error);
   if (error) return file_trouble(file_, error.value());

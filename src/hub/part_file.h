@@ -17,7 +17,8 @@ namespace headrace {
 class PartFile {
  public:
   // Opens or makes the part of `file`, and its folders, for this process alone: while another has
-  // it, this waits until `stopped` says so. `identity`, a word, tells versions of the file apart.
+  // it, this waits until `stopped` says so. `identity`, a word, tells versions of the file apart;
+  // empty: nothing does, and no run goes on from another's part.
   static Result<std::unique_ptr<PartFile>> open(const std::filesystem::path& file,
                                                 const std::string& identity,
                                                 const std::function<bool()>& stopped);
@@ -32,8 +33,8 @@ class PartFile {
   Status write(int64_t offset, std::string_view bytes) const;
   // At most `bytes_max`, from `offset` on.
   Result<std::string> read(int64_t offset, size_t bytes_max) const;
-  // Gives it its final name, when its bytes are on the disk.
-  Status finish();
+  // Gives it its final name, when its bytes, `size` of them, are on the disk.
+  Status finish(int64_t size);
   // Takes it away.
   void discard();
 
@@ -47,8 +48,11 @@ class PartFile {
   const int descriptor_;
 };
 
-// The same without opening it.
+// What read_ranges() gives, without opening the part.
 ByteRanges ranges_on_disk(const std::filesystem::path& file, const std::string& identity,
                           int64_t size);
+
+// Whether a PartFile of any process has `part` ("FILE.part") open.
+bool is_in_use(const std::filesystem::path& part);
 
 }  // namespace headrace

@@ -45,11 +45,14 @@ class StandInHub(http.server.ThreadingHTTPServer):
         self.faults = lambda number, span: None
         self.private = {}  # name: the token that opens it
         self.gated = set()
+        self.change = lambda: None  # done after "drop and change"
         self.retry_after = None
+        self.location = None  # where every file is said to lie
         self.drip_seconds = 0.2
         self.lock = threading.Lock()
         self.requests = []  # (path, range, whether a token came), of files
         self.changes = {}  # of what the hub says of a model: key: value
+        self.validators = {}  # headers of a file: ETag, Last-Modified; If-Range is obeyed by them
         threading.Thread(target=self.serve_forever, kwargs={"poll_interval": 0.02}, daemon=True).start()
 
     @property
@@ -121,7 +124,8 @@ class Handler(http.server.BaseHTTPRequestHandler):
         if self.refused(name):
             return
         if self.server.faults(self.server.number_of(self.path, None, self.token()), "model") == "busy":
-            return self.send_whole(503, "")
+            retry = {"Retry_After": str(self.server.retry_after)} if self.server.retry_after else {}
+            return self.send_whole(503, "", **retry)
         siblings = []
         for path, data in self.server.models[name].items():
             sibling = {"rfilename": path, "size": len(data), "blobId": git_hash(data)}
@@ -148,7 +152,7 @@ class Handler(http.server.BaseHTTPRequestHandler):
     def resolve(self, name, commit, path):
         if self.refused(name):
             return
-        data = self.server.models[name].get(path) if commit == COMMIT else None
+        data = self.server.models[name].get(path) if commit == self.server.changes.get("sha", COMMIT) else None
         if data is None:
             return self.send_whole(404, "")
         storage = self.server.storage
@@ -159,7 +163,8 @@ class Handler(http.server.BaseHTTPRequestHandler):
 
     def span_of(self, size):
         header = self.headers.get("Range")
-        if not header:
+        condition = self.headers.get("If-Range")
+        if not header or (condition and condition not in self.server.validators.values()):
             return None
         first, last = header.removeprefix("bytes=").split("-")
         return int(first), min(int(last) + 1, size)
@@ -168,6 +173,8 @@ class Handler(http.server.BaseHTTPRequestHandler):
         span = self.span_of(len(data))
         number = self.server.number_of(self.path, span, self.token())
         fault = self.server.faults(number, span)
+        if self.server.location:
+            return self.send_whole(302, "", Location=self.server.location)
         if fault == "ignore range":
             span = None
         elif fault in ("busy", "too many", "broken"):
@@ -192,10 +199,12 @@ class Handler(http.server.BaseHTTPRequestHandler):
         length = len(body) + (1000 if fault == "wrong total" and not span else 0)
         self.send_header("Content-Length", str(length))
         self.send_header("Accept-Ranges", "bytes")
+        for name, value in self.server.validators.items():
+            self.send_header(name, value)
         if span:
             self.send_header("Content-Range", f"bytes {first}-{end - 1}/{total}")
         self.end_headers()
-        if fault == "drop":
+        if fault in ("drop", "drop and change"):
             body = body[: random.Random(number).randrange(len(body) + 1)]
             self.close_connection = True
         if fault == "stall":
@@ -209,6 +218,8 @@ class Handler(http.server.BaseHTTPRequestHandler):
                 time.sleep(self.server.drip_seconds / 10)
             return None
         self.wfile.write(body)
+        if fault == "drop and change":
+            self.server.change()
         if fault == "wrong total":
             self.close_connection = True
         return None

@@ -2,6 +2,7 @@
 HEADRACE_FAULTY_PULLS says how many faulty downloads there are (100; ./test --full: 1,000)."""
 
 import concurrent.futures
+import datetime
 import hashlib
 import json
 import os
@@ -128,6 +129,60 @@ def test_a_quant(machine, hub):
     assert "there is none on this machine" in machine.error("rm", "maker/model-GGUF")
 
 
+def blobs_of(machine, name):
+    return {path.name for path in (machine.model_folder(name) / "blobs").iterdir()}
+
+
+def test_a_revision_is_removed_alone(machine, hub):
+    hub.models["maker/model"] = FILES
+    assert machine.pull("maker/model").returncode == 0
+    assert machine.pull("maker/model@v2").returncode == 0  # another name of that commit
+    of_main = blobs_of(machine, "maker/model")
+    hub.models["maker/model"] = {**FILES, "model.safetensors": some_bytes(2_000_000, 1)}
+    hub.changes = {"sha": "f" * 40}
+    assert machine.pull("maker/model@v1").returncode == 0
+    assert len(blobs_of(machine, "maker/model")) == len(of_main) + 1
+    assert "2 MB are free again" in machine.text("rm", "maker/model@v1")
+    folder = machine.model_folder("maker/model")
+    assert blobs_of(machine, "maker/model") == of_main and machine.snapshot("maker/model") == WANTED
+    assert [path.name for path in (folder / "snapshots").iterdir()] == [COMMIT]
+    assert sorted(path.name for path in (folder / "refs").iterdir()) == ["main", "v2"]
+    assert "there is none" in machine.error("rm", "maker/model@v1")
+    machine.text("rm", "maker/model@v2")
+    assert machine.snapshot("maker/model") == WANTED
+    machine.text("rm", f"maker/model@{COMMIT}")
+    assert not folder.exists()
+
+
+def test_a_removal_leaves_a_pull_alone(machine, hub):
+    kept = some_bytes(1_000_000)
+    hub.models["maker/model"] = {"m-Q4_0.gguf": some_bytes(5000, 1), "m-Q8_0.gguf": kept}
+    assert machine.pull("maker/model:Q4_0").returncode == 0
+    hub.storage.faults = lambda number, span: "drip"
+    hub.storage.drip_seconds = 4
+    pull = subprocess.Popen([machine.program.binary, "pull", "maker/model:Q8_0"],
+                            env={**machine.program.environment, **machine.environment})
+    part = machine.model_folder("maker/model") / "blobs" / (hashlib.sha256(kept).hexdigest() + ".part")
+    deadline = time.monotonic() + 20
+    while not (part.exists() and part.stat().st_size > 0):
+        assert time.monotonic() < deadline
+        time.sleep(0.02)
+    assert "5 kB are free again" in machine.text("rm", "maker/model:Q4_0")
+    assert "it is being pulled" in machine.error("rm", "maker/model")
+    assert part.exists() and pull.poll() is None
+    assert pull.wait(30) == 0
+    assert machine.snapshot("maker/model") == {"m-Q8_0.gguf": kept}
+    assert len(hub.storage.requests) == 2 and machine.leftovers() == []
+
+
+def test_a_list_says_when_a_model_came(machine, hub):
+    hub.models["maker/model"] = FILES
+    begun = datetime.datetime.now() - datetime.timedelta(minutes=1)
+    assert machine.pull("maker/model").returncode == 0
+    [model] = json.loads(machine.text("list", "--json"))
+    assert begun <= datetime.datetime.fromisoformat(model["pulled"]) <= datetime.datetime.now()
+
+
 def test_ollamas_names_and_addresses(machine, hub):
     data, other = HEADER + some_bytes(40_000), HEADER + some_bytes(50_000, 1)
     hub.ollama = {"library/tiny:1b": data, "library/tiny:latest": other, "maker/tiny:1b": other}
@@ -204,7 +259,7 @@ def test_it_goes_on_at_the_byte(machine, hub):
         assert time.monotonic() < deadline
         time.sleep(0.02)
     child.send_signal(signal.SIGINT)
-    assert child.wait(20) == 1
+    assert child.wait(20) == 130
     assert b"the next pull goes on from it" in child.stderr.read()
     assert machine.snapshot("maker/model") == {}
     hub.storage.faults = lambda number, span: None
@@ -232,6 +287,99 @@ def test_a_killed_pull_goes_on_too(machine, hub):
     assert sum(end - first for _, (first, end), _ in hub.storage.requests) < 39_000_000
     assert machine.snapshot("maker/model") == {"m-Q8_0.gguf": data}
     assert machine.leftovers() == []
+
+
+def test_an_address_gives_no_mixture_of_versions(machine, hub):
+    """The content changes while a pull of it runs: never a mixture under its name, and the next pull has the new one whole."""
+    old, new = some_bytes(40_000_000), some_bytes(40_000_000, 1)
+    for before, after, meanwhile in (
+            ({"ETag": '"1"'}, {"ETag": '"2"'}, 0), ({"ETag": 'W/"1"'}, {"ETag": 'W/"2"'}, 0), ({}, {}, 1),
+            ({"Last-Modified": "Mon, 01 Jan 2024 00:00:00 GMT"}, {"Last-Modified": "Mon, 01 Jan 2024 00:00:09 GMT"}, 0)):
+        hub.models["plain"] = {"m.gguf": old}
+        hub.validators = before
+        hub.requests.clear()
+
+        def change(after=after):
+            hub.models["plain"] = {"m.gguf": new}
+            hub.validators = after
+
+        hub.change = change
+        hub.faults = lambda number, span: "drop and change" if number == 2 else None  # the first asks for the size
+        done = machine.pull(f"{hub.url}/plain/m.gguf", "--connections", "1")
+        if meanwhile:  # the server tells nothing: it began anew by itself
+            assert done.returncode == 0 and [span for _, span, _ in hub.requests] == [(0, 1), None, None]
+        else:
+            assert done.returncode == 1 and b"another version" in done.stderr, (before, done)
+            assert [path for path in machine.folder.rglob("*.gguf")] == []
+            hub.faults = lambda number, span: None
+            done = machine.pull(f"{hub.url}/plain/m.gguf")
+        assert pathlib.Path(done.stdout.decode().strip()).read_bytes() == new, before
+        assert machine.leftovers() == []
+        machine.text("rm", f"{hub.url}/plain/m.gguf")
+
+
+def test_an_address_without_a_version_begins_anew_with_every_pull(machine, hub):
+    for size, validators, resumes in ((40_000_000, {}, False), (30_000_000, {"ETag": '"1"'}, True)):
+        data = some_bytes(size)
+        hub.models["plain"] = {"m.gguf": data}
+        hub.validators = validators
+        hub.drip_seconds = 30
+        hub.faults = lambda number, span: "drip" if number > 1 else None
+        hub.requests.clear()
+        child = subprocess.Popen([machine.program.binary, "pull", f"{hub.url}/plain/m.gguf"],
+                                 env={**machine.program.environment, **machine.environment}, stderr=subprocess.PIPE)
+        time.sleep(1.5)
+        child.send_signal(signal.SIGINT)
+        assert child.wait(20) == 130
+        assert (b"begins anew" in child.stderr.read()) == (not resumes)
+        hub.faults = lambda number, span: None
+        hub.requests.clear()
+        done = machine.pull(f"{hub.url}/plain/m.gguf")
+        assert pathlib.Path(done.stdout.decode().strip()).read_bytes() == data  # nothing of a longer part behind it
+        assert (sum(span is None for _, span, _ in hub.requests) == 1) == (not resumes)
+        machine.text("rm", f"{hub.url}/plain/m.gguf")
+
+
+def test_ctrl_c_ends_a_wait_for_the_hub(machine, hub):
+    hub.models["maker/model"] = FILES
+    hub.retry_after = 29
+    hub.faults = lambda number, span: "busy"
+    child = subprocess.Popen([machine.program.binary, "pull", "maker/model"],
+                             env={**machine.program.environment, **machine.environment}, stderr=subprocess.PIPE)
+    deadline = time.monotonic() + 20
+    while not hub.requests:
+        assert time.monotonic() < deadline
+        time.sleep(0.02)
+    time.sleep(0.3)
+    child.send_signal(signal.SIGINT)
+    assert child.wait(5) == 130
+    assert child.stderr.read() == b"headrace: error: interrupted\n"
+
+
+def test_what_a_server_says_commands_no_terminal(machine, hub):
+    hub.models["plain"] = {"m.gguf": some_bytes(1000)}
+    hub.location = "ftp://\x1b[31mred\x9b31m/"
+    message = machine.error("pull", f"{hub.url}/plain/m.gguf")
+    assert "redirects to where nothing is fetched from: ftp://[31mred" in message
+    assert not any(ord(c) < 0x20 and c != "\n" or 0x7f <= ord(c) < 0xa0 for c in message)
+    hub.models["maker/model"] = FILES
+    for name in ("a\x1b[31m.json", "a\x9b31m.json", "a\x7f.json"):
+        hub.changes = {"siblings": [{"rfilename": name, "size": 5, "blobId": "0" * 40}]}
+        assert "would lie elsewhere, or has control characters" in machine.error("pull", "maker/model")
+
+
+def test_a_link_at_the_name_of_the_ranges_is_not_followed(machine, hub):
+    hub.models["maker/model"] = {"m-Q8_0.gguf": some_bytes(50_000)}
+    hub.storage.faults = lambda number, span: "too many"
+    hub.storage.retry_after = 100_000
+    precious = machine.folder / "precious"
+    precious.write_text("kept")
+    blobs = machine.model_folder("maker/model") / "blobs"
+    blobs.mkdir(parents=True)
+    ranges = blobs / (hashlib.sha256(some_bytes(50_000)).hexdigest() + ".part.ranges")
+    ranges.with_name(ranges.name + ".new").symlink_to(precious)
+    assert "429" in machine.error("pull", "maker/model")
+    assert ranges.exists() and not ranges.is_symlink() and precious.read_text() == "kept"
 
 
 def test_two_pulls_of_one_model_fetch_it_once(machine, hub):
