@@ -194,10 +194,10 @@ void ProxiedRequest::on_stream_bytes() {
   std::string out;
   const size_t arrivals = journal_->arrivals();
   const bool journalled = facts_.streams || resuming_;
-  Status status;
+  Status status, ending;
   if (journalled) {
     status = journal_->feed(answer.body(), out);
-    if (answer.complete() && status.ok()) journal_->end(out);
+    if (answer.complete() && status.ok()) ending = journal_->end(out);
   } else {
     out = std::move(answer.body());
   }
@@ -208,6 +208,7 @@ void ProxiedRequest::on_stream_bytes() {
   if (journal_->failed()) {
     return on_failed(AttemptFailure::kErrorEvent, "it ended the stream with an error");
   }
+  if (!ending.ok()) return on_failed(AttemptFailure::kBroken, ending.message());
   if (answer.complete()) {
     relay_.begin(answer);
     relay_.end();
@@ -245,7 +246,8 @@ void ProxiedRequest::remember_owner(std::string_view body) {
 
 RequestAttempts::Answer ProxiedRequest::answer_so_far() const {
   const bool begun = relay_.begun();
-  return {.begun = begun, .resumable = begun && journal_ && journal_->resumable()};
+  const bool resumable = begun && journal_ && journal_->resumable() && takes_member(*body_);
+  return {.begun = begun, .resumable = resumable};
 }
 
 void ProxiedRequest::on_failed(AttemptFailure failure, const std::string& why) {

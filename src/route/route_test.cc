@@ -313,6 +313,32 @@ TEST(WorkerAnswer, WhatIsNoneOrBreaksOffIsAnError) {
   EXPECT_FALSE(to_end.keeps_alive());
 }
 
+TEST(WorkerAnswer, AHeadThatAClientCouldReadOtherwiseIsNone) {
+  const auto reads = [](const std::string& header) {
+    return WorkerAnswer().feed("HTTP/1.1 200 OK\r\n" + header + "\r\n\r\n").ok();
+  };
+  EXPECT_TRUE(reads("X-A: b c; d=\"e\""));
+  EXPECT_TRUE(reads("Content-Length: 7\r\nContent-Length: 7"));
+  for (const std::string& header :
+       {std::string("X-A: b\nX-B: c"), std::string("X-A: b\rX-B: c"), std::string("X-A: b\0c", 8),
+        std::string("Content-Length : 7"), std::string(": x"), std::string(" folded: x"),
+        std::string("X\nA: x"), std::string("Content-Length: 7x"),
+        std::string("Content-Length: 7\r\nContent-Length: 8")}) {
+    EXPECT_FALSE(reads(header)) << header;
+  }
+}
+
+TEST(WorkerAnswer, AnswersBeforeTheAnswerAreSkippedAndHaveABound) {
+  const std::string early = "HTTP/1.1 103 Early Hints\r\nContent-Length: 9\r\n\r\n";
+  std::string heads;
+  for (int i = 0; i < 16; ++i) heads += early;
+  WorkerAnswer answer;
+  EXPECT_TRUE(answer.feed(heads + "HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nab").ok());
+  EXPECT_TRUE(answer.complete());
+  EXPECT_EQ(answer.body(), "ab");
+  EXPECT_FALSE(WorkerAnswer().feed(heads + early).ok());
+}
+
 TEST(ModelAliases, TheCheapestThatHoldsTheRequestAnswersIt) {
   ModelAliases aliases;
   ASSERT_TRUE(aliases.add_alias("auto=large,small").ok());
