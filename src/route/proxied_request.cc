@@ -21,9 +21,8 @@ constexpr size_t kFirstEventBytesMax = 4096;  // in which a stream says what id 
 bool is_dropped(std::string_view name, bool has_worker_key) {
   if (has_worker_key && (name == "authorization" || name == "x-api-key")) return true;
   return is_hop_header(name) || name == "host" || name == "expect" || name == "accept-encoding" ||
-         name == "origin" || name == "x-request-id" || name == "x-forwarded-for" ||
-         name == "forwarded" || name == "x-real-ip" || name.starts_with("x-headrace-") ||
-         name.starts_with("sec-fetch-");
+         name == "origin" || name == "x-request-id" || name == "forwarded" || name == "x-real-ip" ||
+         name.starts_with("x-headrace-") || name.starts_with("sec-fetch-");
 }
 
 std::string host_of(const HttpTarget& target) {
