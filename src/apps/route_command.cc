@@ -59,8 +59,8 @@ void add_edge_flags(CLI::App& app, RouteFlags& flags) {
       ->type_name("FILE")
       ->group(kRouteGroup);
   app.add_option("--admin-key", server.admin_key,
-                 "The key that changes the list of workers (default: none is asked for, on "
-                 "127.0.0.1 alone)")
+                 "The key that changes the list of workers, and opens nothing else (default: none "
+                 "is asked for, on 127.0.0.1 without API keys alone)")
       ->type_name("KEY")
       ->group(kRouteGroup);
   app.add_option("--ssl-certfile", server.tls.certificate_file,

@@ -14,7 +14,6 @@ namespace headrace {
 namespace {
 
 constexpr int64_t kWholeBytesMax = 8 << 20;  // larger answers pass as they come
-constexpr double kWaitStep = 0.05;           // while nobody takes requests
 constexpr double kLookStep = 0.25;
 constexpr size_t kFirstEventBytesMax = 4096;  // in which a stream says what id it has
 
@@ -22,13 +21,21 @@ constexpr size_t kFirstEventBytesMax = 4096;  // in which a stream says what id 
 bool is_dropped(std::string_view name, bool has_worker_key) {
   if (has_worker_key && (name == "authorization" || name == "x-api-key")) return true;
   return is_hop_header(name) || name == "host" || name == "expect" || name == "accept-encoding" ||
-         name == "origin" || name == "x-request-id" || name.starts_with("x-headrace-") ||
-         name.starts_with("sec-fetch-");
+         name == "origin" || name == "x-request-id" || name == "forwarded" || name == "x-real-ip" ||
+         name.starts_with("x-headrace-") || name.starts_with("sec-fetch-");
 }
 
 std::string host_of(const HttpTarget& target) {
   const bool ip6 = target.host.find(':') != target.host.npos;
   return fmt::format("{}{}{}:{}", ip6 ? "[" : "", target.host, ip6 ? "]" : "", target.port);
+}
+
+// In seconds; 0: it says none, or a date.
+double retry_after_of(const WorkerAnswer& answer) {
+  for (const HttpHeader& header : answer.headers()) {
+    if (to_lower(header.name) == "retry-after") return json_integer(header.value).value_or(0);
+  }
+  return 0;
 }
 
 }  // namespace
@@ -75,11 +82,8 @@ void ProxiedRequest::send_somewhere() {
   facts_.resumes = journal_ && journal_->has_sent();
   auto lease = context_.table.choose(facts_, attempts_.tried());
   context_.metrics.decision.add(context_.clock.now_seconds() - begin);
-  if (lease) {
-    attempts_.on_worker_found();
-    return send_to(*std::move(lease));
-  }
-  step(attempts_.on_worker_missing(begin, context_.table.anybody_up(), answer_so_far()));
+  if (lease) return send_to(*std::move(lease));
+  step(attempts_.on_worker_missing(context_.table.anybody_up(), answer_so_far()));
 }
 
 void ProxiedRequest::send_to(WorkerLease lease) {
@@ -107,7 +111,8 @@ void ProxiedRequest::send_to(WorkerLease lease) {
 
 void ProxiedRequest::wait_for_worker() {
   context_.metrics.waited.fetch_add(1, std::memory_order_relaxed);
-  exchange_->call_after(kWaitStep, [self = shared_from_this()] { self->send_somewhere(); });
+  exchange_->call_after(attempts_.pause_seconds(),
+                        [self = shared_from_this()] { self->send_somewhere(); });
 }
 
 std::string ProxiedRequest::head_for(const HttpTarget& target, size_t body_bytes) const {
@@ -167,14 +172,17 @@ void ProxiedRequest::on_whole_answer() {
   const int status = answer.status(), worker = attempt_->worker();
   std::string body = std::move(answer.body());
   context_.table.on_answer(worker, status);
-  const bool refused = status == 429 || status == 503;
+  const bool refused = status == 429 || status == 503 || status == 508;
   const bool fault = status == 500 && facts_.kind == RouteKind::kCompute;
   const bool elsewhere = status == 404 && facts_.kind == RouteKind::kOwned;
   if (resuming_ && !refused) {
-    return on_failed(status == 409 ? AttemptFailure::kNotEqual : AttemptFailure::kErrorEvent,
+    return on_failed(status == 409   ? AttemptFailure::kNotEqual
+                     : status == 413 ? AttemptFailure::kTooLong
+                                     : AttemptFailure::kErrorEvent,
                      fmt::format("it does not resume the stream: {}", status));
   }
   if (refused || fault || elsewhere) {
+    attempts_.on_retry_after(retry_after_of(answer));
     refusal_ = response_of(answer, std::move(body));
     return on_failed(refused ? AttemptFailure::kBusy
                      : fault ? AttemptFailure::kServerError
@@ -194,20 +202,24 @@ void ProxiedRequest::on_stream_bytes() {
   std::string out;
   const size_t arrivals = journal_->arrivals();
   const bool journalled = facts_.streams || resuming_;
-  Status status;
+  Status status, ending;
   if (journalled) {
     status = journal_->feed(answer.body(), out);
-    if (answer.complete() && status.ok()) journal_->end(out);
+    if (answer.complete() && status.ok()) ending = journal_->end(out);
   } else {
     out = std::move(answer.body());
   }
   answer.body().clear();
   if (journal_->arrivals() > arrivals) attempts_.on_progress();
-  if (!out.empty()) hand_on(out);
+  if (!out.empty()) {
+    attempts_.on_answer_bytes();
+    hand_on(out);
+  }
   if (!status.ok()) return on_failed(AttemptFailure::kDifferent, status.message());
   if (journal_->failed()) {
     return on_failed(AttemptFailure::kErrorEvent, "it ended the stream with an error");
   }
+  if (!ending.ok()) return on_failed(AttemptFailure::kBroken, ending.message());
   if (answer.complete()) {
     relay_.begin(answer);
     relay_.end();
@@ -245,7 +257,8 @@ void ProxiedRequest::remember_owner(std::string_view body) {
 
 RequestAttempts::Answer ProxiedRequest::answer_so_far() const {
   const bool begun = relay_.begun();
-  return {.begun = begun, .resumable = begun && journal_ && journal_->resumable()};
+  const bool resumable = begun && journal_ && journal_->resumable() && takes_member(*body_);
+  return {.begun = begun, .resumable = resumable};
 }
 
 void ProxiedRequest::on_failed(AttemptFailure failure, const std::string& why) {
@@ -261,7 +274,8 @@ void ProxiedRequest::on_failed(AttemptFailure failure, const std::string& why) {
   if (lost || drains) context_.table.on_lost(worker);  // until a poll is answered
   const NextStep next = attempts_.on_failure(worker, failure, answer_so_far());
   const bool again = next == NextStep::kSend || next == NextStep::kResume;
-  if (again) context_.table.count_retry(worker, next == NextStep::kResume);
+  const bool taken = failure != AttemptFailure::kBusy && failure != AttemptFailure::kNotSent;
+  if (again) context_.table.count_retry(worker, next == NextStep::kResume && taken);
   log_debug("request {}: worker {} failed it: {}", request_.id, worker, why);
   step(next);
 }
@@ -312,7 +326,9 @@ void ProxiedRequest::look_at_silence() {
     const bool heard =
         self->context_.table.heard_within(attempt->worker(), options.progress_seconds);
     const bool gone = silent > options.progress_seconds && !heard;
-    const bool stuck = self->streaming_ && silent > options.silent_stream_seconds;
+    // A worker may also have swallowed the request: then a stream's first byte never comes.
+    const bool is_stream = self->streaming_ || self->facts_.streams;
+    const bool stuck = is_stream && silent > options.silent_stream_seconds;
     if (gone || stuck) self->on_failed(AttemptFailure::kSilent, "nothing comes");
   });
 }

@@ -5,7 +5,6 @@
 
 #include <algorithm>
 #include <cstdint>
-#include <optional>
 #include <string_view>
 #include <vector>
 
@@ -19,9 +18,10 @@ enum class AttemptFailure : uint8_t {
   kSilent,       // no byte within the bound, and the worker is not heard otherwise
   kErrorEvent,   // the worker ended the stream with an error
   kServerError,  // 500: the worker's fault or the request's
-  kBusy,         // 429, 503: it was not taken
+  kBusy,         // 429, 503, 508: it was not taken
   kUnknownHere,  // 404 of what another worker may have
   kNotEqual,     // 409: its arithmetic is another's
+  kTooLong,      // 413: the request with its journal is more than a worker takes
   kDifferent,    // a resumed stream did not go on as it began
 };
 
@@ -34,7 +34,7 @@ enum class NextStep : uint8_t {
 };
 
 struct AttemptPolicy {
-  double wait_seconds = 30;  // for a worker, when none is there
+  double wait_seconds = 30;  // for a worker, when none is there or takes it; without progress
   int faults_max = 8;        // of one request without progress between them
   bool resume_inexact = false;
 };
@@ -51,6 +51,10 @@ class RequestAttempts {
 
   // The worker did what the request made it do: faults before do not count any more.
   void on_progress() { faults_ = 0; }
+  // More of the answer came: waiting begins anew.
+  void on_answer_bytes() { waited_ = backoff_ = 0; }
+  // A busy worker's Retry-After.
+  void on_retry_after(double seconds) { retry_after_ = std::clamp(seconds, 0.0, kPauseMax); }
 
   struct Answer {
     bool begun = false;      // the client has something of it
@@ -60,7 +64,9 @@ class RequestAttempts {
   // on_worker_missing().
   NextStep on_failure(int worker, AttemptFailure failure, Answer answer) {
     note(worker, failure);
-    if (failure == AttemptFailure::kDifferent) return NextStep::kGiveUp;
+    if (failure == AttemptFailure::kDifferent || failure == AttemptFailure::kTooLong) {
+      return NextStep::kGiveUp;
+    }
     if (answer.begun && !answer.resumable) return NextStep::kGiveUp;
     if (answer.begun) return faults_ > policy_.faults_max ? NextStep::kGiveUp : NextStep::kResume;
     const bool taken = failure != AttemptFailure::kNotSent && failure != AttemptFailure::kBusy &&
@@ -69,9 +75,10 @@ class RequestAttempts {
     return faults_ > policy_.faults_max ? NextStep::kGiveUp : NextStep::kSend;
   }
 
-  // Nobody is there that was not tried, at `now`; `anybody`: somebody is that was. Waiting begins
-  // with the first such call behind a success of on_worker_found().
-  NextStep on_worker_missing(double now, bool anybody, Answer answer) {
+  // Nobody is there that was not tried; `anybody`: somebody is that was. kWait: for
+  // pause_seconds(), which grow from round to round of tries that failed, and end when they sum up
+  // to the policy's.
+  NextStep on_worker_missing(bool anybody, Answer answer) {
     if (refused_ && anybody && !answer.begun) return NextStep::kPassOn;
     if (unequal_ && anybody && answer.begun) {
       if (!policy_.resume_inexact || inexact_) return NextStep::kGiveUp;
@@ -80,15 +87,26 @@ class RequestAttempts {
       return NextStep::kResume;
     }
     if (anybody) tried_.clear();  // who failed may try again, within faults_max
-    if (!waits_since_) waits_since_ = now;
-    return now - *waits_since_ < policy_.wait_seconds ? NextStep::kWait
-           : refused_ && !answer.begun                ? NextStep::kPassOn
-                                                      : NextStep::kGiveUp;
+    if (waited_ >= policy_.wait_seconds) {
+      return refused_ && !answer.begun ? NextStep::kPassOn : NextStep::kGiveUp;
+    }
+    pause_ = kPauseMin;
+    if (failed_) {
+      backoff_ = std::clamp(2 * backoff_, kPauseMin, kPauseMax);
+      pause_ = std::max(backoff_, retry_after_);
+    }
+    failed_ = false;
+    retry_after_ = 0;
+    waited_ += pause_;
+    return NextStep::kWait;
   }
-  void on_worker_found() { waits_since_.reset(); }
+  double pause_seconds() const { return pause_; }
 
  private:
+  static constexpr double kPauseMin = 0.05, kPauseMax = 2;
+
   void note(int worker, AttemptFailure failure) {
+    failed_ = true;
     if (std::find(tried_.begin(), tried_.end(), worker) == tried_.end()) tried_.push_back(worker);
     const bool answered =
         failure == AttemptFailure::kBusy || failure == AttemptFailure::kUnknownHere;
@@ -105,7 +123,8 @@ class RequestAttempts {
   int faults_ = 0;
   bool refused_ = false;  // the last worker's answer could be passed on
   bool unequal_ = false, inexact_ = false;
-  std::optional<double> waits_since_;
+  bool failed_ = false;  // a try since the last pause
+  double backoff_ = 0, retry_after_ = 0, pause_ = 0, waited_ = 0;
 };
 
 }  // namespace headrace

@@ -108,7 +108,7 @@ PageAccess route_page_access(const HttpRequest& request) {
   const std::string_view path = request.path;
   const bool get = request.method == "GET" || request.method == "HEAD";
   if (get && (path == "/health" || path == "/ping" || path == "/metrics")) return PageAccess::kOpen;
-  if (path == kWorkers || path.starts_with("/workers/")) return PageAccess::kKey;
+  if (path == kWorkers || path.starts_with("/workers/")) return PageAccess::kAdmin;
   if (get && (path == "/v1/models" || path == "/models")) return PageAccess::kKey;
   return PageAccess::kNone;
 }
@@ -123,7 +123,7 @@ HttpResponse answer_route_page(RouteContext& context, const HttpRequest& request
   if (!may_change) {
     return error_response(403,
                           "the list of workers is changed with the key of --admin-key, or without "
-                          "one on a router that listens on 127.0.0.1");
+                          "any on a router that has no API keys and listens on 127.0.0.1");
   }
   if (path == kWorkers && request.method == "POST") return add_worker(context, request);
   if (path == kWorkers) return error_response(405, "GET lists workers, POST adds one");

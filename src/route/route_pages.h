@@ -10,7 +10,7 @@
 namespace headrace {
 
 // Who may call a page of the router.
-enum class PageAccess { kNone /* no page of it */, kOpen, kKey };
+enum class PageAccess { kNone /* no page of it */, kOpen, kKey, kAdmin /* and kKey */ };
 PageAccess route_page_access(const HttpRequest& request);
 
 // REQUIRES: a page of the router. `may_change`: the list of workers.

@@ -30,15 +30,19 @@ namespace {
 namespace asio = boost::asio;
 
 constexpr auto kRouteDrainPoll = std::chrono::milliseconds(20);
+constexpr auto kTidyStep = std::chrono::seconds(1);
 constexpr size_t kRequestIdBytesMax = 256;
+constexpr std::string_view kOneTenant =
+    "files, uploads, batches, stored responses and pins of several API keys are not kept apart "
+    "behind one --worker-api-key: give the router one API key, or the workers the clients' keys";
 
 std::string random_id() {
   std::random_device random;
   return fmt::format("{:08x}{:08x}", random(), random());
 }
 
-HttpResponse route_unauthorized() {
-  HttpResponse response = error_response(401, "no valid API key: send Authorization: Bearer KEY");
+HttpResponse route_unauthorized(std::string_view why) {
+  HttpResponse response = error_response(401, why);
   response.headers.push_back({"WWW-Authenticate", "Bearer"});
   return response;
 }
@@ -57,7 +61,7 @@ class HttpRouteServer final : public RouteServer {
         bodies_(options_.http.bodies_bytes_max),
         journals_(options_.http.bodies_bytes_max),
         table_(options_.table, clock_),
-        connections_(io_),
+        connections_(io_, clock_, options_.proxy.progress_seconds),
         attempts_(connections_, clock_),
         route_{options_.proxy, options_.aliases, table_, attempts_, metrics_, journals_, clock_},
         edge_{options_.http,
@@ -72,10 +76,12 @@ class HttpRouteServer final : public RouteServer {
               [this] { return draining_.load(); },
               exchanges_open_,
               addresses_,
-              tls_.get()},
+              tls_.get(),
+              /*tells_peer=*/true},
         listener_(io_, edge_),
         stopping_(asio::make_strand(io_)),
         drain_timer_(stopping_),
+        tidy_timer_(stopping_),
         watch_(io_, table_, clock_, options_.watch) {}
 
   ~HttpRouteServer() override {
@@ -88,6 +94,7 @@ class HttpRouteServer final : public RouteServer {
     HR_RETURN_IF_ERROR(listener_.listen(options_.host, options_.port));
     for (const HttpTarget& worker : options_.workers) table_.add(worker);
     watch_.start();
+    asio::post(stopping_, [this] { tidy(); });
     listener_.start();
     for (int i = 0; i < std::max(1, options_.http_threads); ++i) {
       threads_.emplace_back([this] { run_io(); });
@@ -135,6 +142,21 @@ class HttpRouteServer final : public RouteServer {
     });
   }
 
+  // A worker that is away, or gone for ever, leaves no sockets behind.
+  void tidy() {
+    std::vector<std::shared_ptr<const HttpTarget>> living;
+    for (const WorkerSnapshot& worker : table_.snapshot()) {
+      const bool answers =
+          worker.state == WorkerState::kUp || worker.state == WorkerState::kDraining;
+      if (answers) living.push_back(worker.target);
+    }
+    connections_.tidy(living);
+    tidy_timer_.expires_after(kTidyStep);
+    tidy_timer_.async_wait([this](boost::system::error_code error) {
+      if (!error) tidy();
+    });
+  }
+
   AccessLog access_log() const { return options_.access_log ? AccessLog::kOn : AccessLog::kOff; }
 
   // Before anything is done for a request.
@@ -145,10 +167,24 @@ class HttpRouteServer final : public RouteServer {
     if (routers.find(options_.proxy.router_id) != routers.npos) {
       return error_response(508, "the router is among its own workers");
     }
-    const bool open = route_page_access(request) == PageAccess::kOpen;
-    const bool known = keys_.find(request) >= 0 || admin_.find(request) >= 0;
-    if (!open && keys_.required() && !known) return route_unauthorized();
-    return std::nullopt;
+    return refuse_key(request);
+  }
+
+  std::optional<HttpResponse> refuse_key(const HttpRequest& request) const {
+    const PageAccess access = route_page_access(request);
+    const bool client = keys_.find(request) >= 0, admin = admin_.find(request) >= 0;
+    if (access == PageAccess::kOpen || client) return std::nullopt;
+    if (admin && access == PageAccess::kAdmin) return std::nullopt;
+    if (admin) return route_unauthorized("the admin key is for /workers alone: send an API key");
+    if (!keys_.required()) return std::nullopt;
+    return route_unauthorized("no valid API key: send Authorization: Bearer KEY");
+  }
+
+  // To workers all clients are one: what they keep for one, another could read.
+  bool is_unseparated(const HttpRequest& request, const RequestFacts& facts) const {
+    if (options_.proxy.worker_key.empty() || keys_.size() < 2) return false;
+    return facts.kind == RouteKind::kOwned || facts.kind == RouteKind::kHome ||
+           request.path.starts_with("/v1/cache/pins");
   }
 
   BodyAdmission admit_body(const HttpRequest& head) {
@@ -169,11 +205,14 @@ class HttpRouteServer final : public RouteServer {
     exchange = identified_exchange(std::move(exchange), request, access_log());
     if (auto refusal = refuse(request)) return exchange->respond(*std::move(refusal));
     if (route_page_access(request) != PageAccess::kNone) {
-      const bool may_change =
-          admin_.required() ? admin_.find(request) >= 0 : is_loopback_host(options_.host);
+      const bool may_change = admin_.required()
+                                  ? admin_.find(request) >= 0
+                                  : !keys_.required() && is_loopback_host(options_.host);
       return exchange->respond(answer_route_page(route_, request, may_change));
     }
-    if (RequestFacts(request).kind == RouteKind::kEveryone) {
+    const RequestFacts facts(request);
+    if (is_unseparated(request, facts)) return exchange->respond(error_response(501, kOneTenant));
+    if (facts.kind == RouteKind::kEveryone) {
       return broadcast_request(io_, route_, std::move(request), std::move(exchange));
     }
     std::shared_ptr<const void> held;
@@ -207,6 +246,7 @@ class HttpRouteServer final : public RouteServer {
   HttpListener listener_;
   asio::strand<asio::io_context::executor_type> stopping_;
   asio::steady_timer drain_timer_;  // on stopping_
+  asio::steady_timer tidy_timer_;   // the same
   double drain_deadline_ = 0;       // the same
   WorkerWatch watch_;
   std::vector<std::thread> threads_;

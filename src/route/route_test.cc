@@ -257,21 +257,50 @@ TEST(RequestAttempts, WhatIsDoneWhenAWorkerFails) {
   attempts.on_progress();
   EXPECT_EQ(attempts.on_failure(2, kSilent, journalled), NextStep::kResume);
   EXPECT_EQ(attempts.tried(), (std::vector{0, 1, 2}));
-  EXPECT_EQ(attempts.on_worker_missing(5, false, journalled), NextStep::kWait);
-  EXPECT_EQ(attempts.on_worker_missing(14, false, journalled), NextStep::kWait);
-  EXPECT_EQ(attempts.on_worker_missing(15, false, journalled), NextStep::kGiveUp);
+  double waited = 0;
+  while (waited < 20 && attempts.on_worker_missing(false, journalled) == NextStep::kWait) {
+    EXPECT_NEAR(attempts.pause_seconds(), 0.05, 1e-9);  // somebody may come at any time
+    waited += attempts.pause_seconds();
+  }
+  EXPECT_NEAR(waited, 10, 0.1);
+  EXPECT_EQ(attempts.on_worker_missing(false, journalled), NextStep::kGiveUp);
+  EXPECT_EQ(attempts.on_failure(2, kTooLong, journalled), NextStep::kGiveUp);
   EXPECT_EQ(attempts.on_failure(2, kDifferent, journalled), NextStep::kGiveUp);
+}
+
+TEST(RequestAttempts, WhoeverStaysBusyIsAskedLessAndLessAndNotForEver) {
+  using enum AttemptFailure;
+  RequestAttempts attempts({.wait_seconds = 30}, true);
+  const RequestAttempts::Answer journalled{.begun = true, .resumable = true};
+  std::vector<double> pauses;
+  const auto round = [&] {
+    EXPECT_EQ(attempts.on_failure(0, kBusy, journalled), NextStep::kResume);
+    const NextStep next = attempts.on_worker_missing(true, journalled);
+    if (next == NextStep::kWait) pauses.push_back(attempts.pause_seconds());
+    return next;
+  };
+  while (round() == NextStep::kWait) ASSERT_LT(pauses.size(), 100u);
+  ASSERT_EQ(pauses.size(), 20u);
+  EXPECT_NEAR(pauses[0], 0.05, 1e-9);
+  EXPECT_NEAR(pauses[1], 0.1, 1e-9);
+  EXPECT_NEAR(pauses.back(), 2, 1e-9);
+  attempts.on_answer_bytes();
+  attempts.on_retry_after(1);
+  EXPECT_EQ(round(), NextStep::kWait);
+  EXPECT_NEAR(pauses.back(), 1, 1e-9);
+  EXPECT_EQ(round(), NextStep::kWait);
+  EXPECT_NEAR(pauses.back(), 0.1, 1e-9);
 }
 
 TEST(RequestAttempts, AStreamOfAnotherArithmeticIsRefusedUnlessItMayBeInexact) {
   const RequestAttempts::Answer journalled{.begun = true, .resumable = true};
   RequestAttempts exact({}, true);
   EXPECT_EQ(exact.on_failure(1, AttemptFailure::kNotEqual, journalled), NextStep::kResume);
-  EXPECT_EQ(exact.on_worker_missing(0, true, journalled), NextStep::kGiveUp);
+  EXPECT_EQ(exact.on_worker_missing(true, journalled), NextStep::kGiveUp);
   RequestAttempts inexact({.resume_inexact = true}, true);
   EXPECT_EQ(inexact.on_failure(1, AttemptFailure::kNotEqual, journalled), NextStep::kResume);
   EXPECT_FALSE(inexact.inexact());
-  EXPECT_EQ(inexact.on_worker_missing(0, true, journalled), NextStep::kResume);
+  EXPECT_EQ(inexact.on_worker_missing(true, journalled), NextStep::kResume);
   EXPECT_TRUE(inexact.inexact());
   EXPECT_TRUE(inexact.tried().empty());
 }
@@ -279,7 +308,7 @@ TEST(RequestAttempts, AStreamOfAnotherArithmeticIsRefusedUnlessItMayBeInexact) {
 TEST(RequestAttempts, ABusyAnswerIsPassedOnWhenNobodyElseTakesIt) {
   RequestAttempts attempts({}, true);
   EXPECT_EQ(attempts.on_failure(0, AttemptFailure::kBusy, {}), NextStep::kSend);
-  EXPECT_EQ(attempts.on_worker_missing(0, true, {}), NextStep::kPassOn);
+  EXPECT_EQ(attempts.on_worker_missing(true, {}), NextStep::kPassOn);
 }
 
 TEST(WorkerAnswer, IsReadHoweverItIsCut) {
@@ -311,6 +340,32 @@ TEST(WorkerAnswer, WhatIsNoneOrBreaksOffIsAnError) {
   EXPECT_TRUE(to_end.feed("HTTP/1.1 200 OK\r\n\r\nab").ok());
   EXPECT_TRUE(to_end.end().ok());
   EXPECT_FALSE(to_end.keeps_alive());
+}
+
+TEST(WorkerAnswer, AHeadThatAClientCouldReadOtherwiseIsNone) {
+  const auto reads = [](const std::string& header) {
+    return WorkerAnswer().feed("HTTP/1.1 200 OK\r\n" + header + "\r\n\r\n").ok();
+  };
+  EXPECT_TRUE(reads("X-A: b c; d=\"e\""));
+  EXPECT_TRUE(reads("Content-Length: 7\r\nContent-Length: 7"));
+  for (const std::string& header :
+       {std::string("X-A: b\nX-B: c"), std::string("X-A: b\rX-B: c"), std::string("X-A: b\0c", 8),
+        std::string("Content-Length : 7"), std::string(": x"), std::string(" folded: x"),
+        std::string("X\nA: x"), std::string("Content-Length: 7x"),
+        std::string("Content-Length: 7\r\nContent-Length: 8")}) {
+    EXPECT_FALSE(reads(header)) << header;
+  }
+}
+
+TEST(WorkerAnswer, AnswersBeforeTheAnswerAreSkippedAndHaveABound) {
+  const std::string early = "HTTP/1.1 103 Early Hints\r\nContent-Length: 9\r\n\r\n";
+  std::string heads;
+  for (int i = 0; i < 16; ++i) heads += early;
+  WorkerAnswer answer;
+  EXPECT_TRUE(answer.feed(heads + "HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nab").ok());
+  EXPECT_TRUE(answer.complete());
+  EXPECT_EQ(answer.body(), "ab");
+  EXPECT_FALSE(WorkerAnswer().feed(heads + early).ok());
 }
 
 TEST(ModelAliases, TheCheapestThatHoldsTheRequestAnswersIt) {

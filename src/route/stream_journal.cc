@@ -1,6 +1,7 @@
 #include "route/stream_journal.h"
 
 #include <algorithm>
+#include <utility>
 
 #include "base/check.h"
 #include "route/json_members.h"
@@ -45,12 +46,16 @@ Status StreamJournal::feed(std::string_view bytes, std::string& out) {
   return status;
 }
 
-void StreamJournal::end(std::string& out) {
+Status StreamJournal::end(std::string& out) {
+  if (failed()) return ok_status();
+  const std::string rest = std::exchange(pending_, {});
   if (raw_ || !begun_) {
-    out += pending_;
-    sent_bytes_ += pending_.size();
+    out += rest;
+    sent_bytes_ += rest.size();
+    return ok_status();
   }
-  pending_.clear();
+  const bool whole = rest.find_first_not_of("\r\n") == rest.npos;
+  return whole && !lost_ ? ok_status() : unavailable("the stream ended too early");
 }
 
 // One line of the journal or one event. False: it is not whole yet.
@@ -79,7 +84,7 @@ bool StreamJournal::take_next(std::string& out, Status& status) {
       status = corrupt("the resumed stream lacks what was sent");
     } else {
       last_events_.clear();
-      repeated_ = 0;
+      last_events_bytes_ = repeated_ = 0;
     }
   } else {
     take_event(text.substr(0, whole), out, status);
@@ -104,11 +109,15 @@ void StreamJournal::take_line(std::string_view json) {
 }
 
 void StreamJournal::count_journal(size_t bytes) {
-  if (overflowed_) return;
   journal_bytes_ += bytes;
+  check_budget();
+}
+
+void StreamJournal::check_budget() {
+  if (overflowed_) return;
   if (budget_ && !lease_) lease_ = std::make_unique<BodyBudget::Lease>(*budget_);
-  const bool fits = journal_bytes_ <= bytes_max_ && (!lease_ || lease_->grow_to(journal_bytes_));
-  if (fits) return;
+  const size_t bytes = journal_bytes_ + last_events_bytes_;
+  if (bytes <= bytes_max_ && (!lease_ || lease_->grow_to(bytes))) return;
   overflowed_ = true;
   arrivals_ = {};
   lease_.reset();
@@ -131,7 +140,15 @@ void StreamJournal::take_event(std::string_view event, std::string& out, Status&
     return;
   }
   out += event;
-  last_events_.emplace_back(event);
+  if (overflowed_) return;
+  last_events_bytes_ += event.size() + sizeof(std::string);
+  check_budget();
+  if (overflowed_) {
+    last_events_ = {};
+    last_events_bytes_ = 0;
+  } else {
+    last_events_.emplace_back(event);
+  }
   repeated_ = last_events_.size();
 }
 
@@ -165,7 +182,7 @@ void StreamJournal::begin_again() {
   journal_bytes_ = 0;
   lease_.reset();
   last_events_.clear();
-  repeated_ = 0;
+  last_events_bytes_ = repeated_ = 0;
 }
 
 std::string without_times(std::string_view event) {
@@ -187,9 +204,14 @@ std::string without_times(std::string_view event) {
   }
 }
 
+bool takes_member(std::string_view body) {
+  const size_t first = body.find_first_not_of(" \t\r\n");
+  return first != body.npos && body[first] == '{';
+}
+
 std::string with_first_member(std::string_view body, std::string_view member) {
+  CHECK(takes_member(body));
   const size_t brace = body.find('{');
-  CHECK(brace != body.npos);
   const size_t next = body.find_first_not_of(" \t\r\n", brace + 1);
   const bool empty = next == body.npos || body[next] == '}';
   std::string out;

@@ -25,8 +25,9 @@ class StreamJournal {
   // Takes what came of the worker's answer and appends to `out` what the client gets. kCorrupt: a
   // stream that was resumed does not go on as it began.
   Status feed(std::string_view bytes, std::string& out);
-  // The worker's answer has ended. Appends what is left of a stream without journal.
-  void end(std::string& out);
+  // The worker's answer has ended. Appends what is left of a stream without journal. kUnavailable:
+  // it has ended inside of an event, or where an error was to follow.
+  Status end(std::string& out);
 
   // The stream has a journal and can go on elsewhere.
   bool resumable() const { return has_head_ && !overflowed_ && !raw_; }
@@ -51,6 +52,7 @@ class StreamJournal {
   void take_line(std::string_view json);
   void take_event(std::string_view event, std::string& out, Status& status);
   void count_journal(size_t bytes);
+  void check_budget();
 
   const StreamFraming framing_;
   const size_t bytes_max_;
@@ -66,6 +68,7 @@ class StreamJournal {
   // Events behind the last arrival's line that the client has; of a resumed stream the first
   // `repeated_` of them have come again.
   std::vector<std::string> last_events_;
+  size_t last_events_bytes_ = 0;
   size_t repeated_ = 0;
   bool lost_ = false;  // the worker has said that it cannot go on: an error follows
   std::string error_event_;
@@ -75,7 +78,10 @@ class StreamJournal {
 // The event without what a clock says: Ollama's and llama.cpp's events have times in them.
 std::string without_times(std::string_view event);
 
-// The same request with one more member, the first of its body's object. REQUIRES: an object
+// Whether a body is a JSON object as far as its first byte tells: only such a request can be
+// resumed.
+bool takes_member(std::string_view body);
+// The same request with one more member, the first of its body's object. REQUIRES: takes_member()
 std::string with_first_member(std::string_view body, std::string_view member);
 
 }  // namespace headrace

@@ -34,7 +34,7 @@ TEST(StreamJournal, LinesAreTakenOutHoweverTheBytesAreCut) {
     for (size_t at = 0; at < stream.size(); at += piece) {
       ASSERT_TRUE(journal.feed(std::string_view(stream).substr(at, piece), out).ok());
     }
-    journal.end(out);
+    ASSERT_TRUE(journal.end(out).ok());
     EXPECT_EQ(out, wanted) << piece;
     EXPECT_TRUE(journal.resumable());
     EXPECT_EQ(journal.arrivals(), 3u);
@@ -59,7 +59,7 @@ TEST(StreamJournal, AStreamThatBreaksAnywhereGoesOnWithoutALossOrARepetition) {
     again += worker_stream(known + 1, 4);
     if (known < 4) again += "data: [DONE]\n\n";
     ASSERT_TRUE(journal.feed(again, out).ok()) << cut;
-    journal.end(out);
+    ASSERT_TRUE(journal.end(out).ok());
     EXPECT_EQ(out, client_stream(1, 4) + "data: [DONE]\n\n") << cut;
   }
 }
@@ -157,7 +157,7 @@ TEST(StreamJournal, AJournalThatIsTooLongIsGivenUp) {
   ASSERT_TRUE(journal.feed(std::string(kHead) + worker_stream(1, 50), out).ok());
   EXPECT_EQ(out, client_stream(1, 50));
   EXPECT_FALSE(journal.resumable());
-  BodyBudget budget(300);  // of all together
+  BodyBudget budget(400);  // of all together
   {
     StreamJournal one(StreamFraming::kEvents, 1 << 20, &budget);
     StreamJournal other(StreamFraming::kEvents, 1 << 20, &budget);
@@ -168,6 +168,46 @@ TEST(StreamJournal, AJournalThatIsTooLongIsGivenUp) {
     EXPECT_FALSE(other.resumable());
   }
   EXPECT_EQ(budget.bytes(), 0u);
+}
+
+// A worker that sends events and no arrival fills no memory.
+TEST(StreamJournal, EventsBehindTheLastArrivalCountAsTheJournalDoes) {
+  BodyBudget budget(1 << 20);
+  StreamJournal journal(StreamFraming::kEvents, 10'000, &budget);
+  std::string out;
+  ASSERT_TRUE(journal.feed(std::string(kHead) + arrival(1) + event(1), out).ok());
+  for (int i = 0; i < 20; ++i) {  // what an arrival leaves behind is given back
+    for (int j = 0; j < 100; ++j) ASSERT_TRUE(journal.feed(event(j), out).ok());
+    EXPECT_TRUE(journal.resumable());
+    EXPECT_LT(budget.bytes(), 10'000u);
+    ASSERT_TRUE(journal.feed(arrival(i), out).ok());
+  }
+  for (int j = 0; j < 1000; ++j) ASSERT_TRUE(journal.feed(event(j), out).ok());
+  EXPECT_FALSE(journal.resumable());
+  EXPECT_EQ(budget.bytes(), 0u);
+  EXPECT_TRUE(out.ends_with(event(999)));
+}
+
+TEST(StreamJournal, AnEndInsideOfAnEventIsAFault) {
+  const std::string stream = std::string(kHead) + worker_stream(1, 2);
+  for (const std::string_view tail : {"data: {\"t\"", "data: 1\n", ": journal [3", ": jour"}) {
+    StreamJournal journal(StreamFraming::kEvents, 1 << 20);
+    std::string out;
+    ASSERT_TRUE(journal.feed(stream + std::string(tail), out).ok());
+    EXPECT_FALSE(journal.end(out).ok()) << tail;
+    EXPECT_TRUE(journal.resumable());
+    EXPECT_EQ(out, client_stream(1, 2));
+  }
+  StreamJournal lost(StreamFraming::kEvents, 1 << 20);
+  std::string out;
+  ASSERT_TRUE(lost.feed(stream + ": journal {\"lost\":\"x\"}\n\n", out).ok());
+  EXPECT_FALSE(lost.end(out).ok());
+}
+
+TEST(StreamJournal, OnlyAnObjectTakesAMember) {
+  for (const std::string_view body : {"{}", " \n{\"a\":1}"}) EXPECT_TRUE(takes_member(body));
+  for (const std::string_view body : {"", " ", "[]", "[{}]", "x{"})
+    EXPECT_FALSE(takes_member(body));
 }
 
 TEST(StreamJournal, TheMemberIsTheFirstOfTheBody) {

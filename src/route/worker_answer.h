@@ -38,11 +38,14 @@ class WorkerAnswer {
 
  private:
   enum class Phase { kHead, kLength, kChunks, kToEnd, kComplete };
-  Status read_head();
+  Status keep_head(std::string begun);
+  Status read_head(std::string_view lines);
+  Status feed_body(std::string_view bytes);
   Status read_line(std::string_view line, bool& chunked);
 
   Phase phase_ = Phase::kHead;
-  std::string head_;
+  std::string head_;  // what has come of it
+  int informed_ = 0;  // answers 1xx so far
   int status_ = 0;
   bool keeps_alive_ = true;
   std::string content_type_;

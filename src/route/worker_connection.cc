@@ -1,6 +1,9 @@
 #include "route/worker_connection.h"
 
+#include <netinet/tcp.h>
 #include <sys/socket.h>
+
+#include <set>
 
 #include <boost/asio/bind_executor.hpp>
 #include <boost/asio/buffer.hpp>
@@ -13,11 +16,16 @@ namespace headrace {
 namespace asio = boost::asio;
 
 namespace {
+constexpr int kKeepAliveSeconds = 5;
+
 std::string key_of(const HttpTarget& target) { return target.host + ' ' + target.port; }
 }  // namespace
 
-WorkerConnection::WorkerConnection(asio::io_context& io)
-    : strand_(asio::make_strand(io)), resolver_(strand_), socket_(strand_) {}
+WorkerConnection::WorkerConnection(asio::io_context& io, double progress_seconds)
+    : progress_seconds_(progress_seconds),
+      strand_(asio::make_strand(io)),
+      resolver_(strand_),
+      socket_(strand_) {}
 
 void WorkerConnection::connect(const HttpTarget& target, std::function<void(Error)> handler) {
   Error error;
@@ -45,10 +53,23 @@ void WorkerConnection::connect_to(Tcp::resolver::results_type found,
   asio::async_connect(
       socket_, found,
       [self = shared_from_this(), handler = std::move(handler)](Error error, const Tcp::endpoint&) {
-        Error ignored;
-        if (!error) self->socket_.set_option(Tcp::no_delay(true), ignored);
+        if (!error) self->set_options();
         handler(error);
       });
+}
+
+// An answer may be long in coming; that the machine is there is asked beside it.
+void WorkerConnection::set_options() {
+  Error ignored;
+  socket_.set_option(Tcp::no_delay(true), ignored);
+  if (progress_seconds_ <= 0) return;
+  const auto set = [&](int level, int name, int value) {
+    ::setsockopt(socket_.native_handle(), level, name, &value, sizeof value);
+  };
+  set(SOL_SOCKET, SO_KEEPALIVE, 1);
+  set(IPPROTO_TCP, TCP_KEEPIDLE, kKeepAliveSeconds);
+  set(IPPROTO_TCP, TCP_KEEPINTVL, kKeepAliveSeconds);
+  set(IPPROTO_TCP, TCP_USER_TIMEOUT, static_cast<int>(progress_seconds_ * 1e3));
 }
 
 void WorkerConnection::write(std::string head, std::shared_ptr<const std::string> body,
@@ -94,7 +115,7 @@ std::shared_ptr<WorkerConnection> WorkerConnections::take(const HttpTarget& targ
   std::lock_guard lock(mutex_);
   auto& waiting = waiting_[key_of(target)];
   while (!waiting.empty()) {
-    const std::shared_ptr<WorkerConnection> last = std::move(waiting.back());
+    const std::shared_ptr<WorkerConnection> last = std::move(waiting.back().connection);
     waiting.pop_back();
     if (last->is_quiet()) return last;
   }
@@ -105,7 +126,22 @@ void WorkerConnections::put_back(const HttpTarget& target,
                                  std::shared_ptr<WorkerConnection> connection) {
   std::lock_guard lock(mutex_);
   auto& waiting = waiting_[key_of(target)];
-  if (waiting.size() < kWaitingMax) waiting.push_back(std::move(connection));
+  if (waiting.size() < kWaitingMax) {
+    waiting.push_back({.connection = std::move(connection), .since = clock_.now_seconds()});
+  }
+}
+
+void WorkerConnections::tidy(std::span<const std::shared_ptr<const HttpTarget>> living) {
+  std::set<std::string> kept;
+  for (const auto& target : living) kept.insert(key_of(*target));
+  std::lock_guard lock(mutex_);
+  std::erase_if(waiting_, [&](const auto& each) { return !kept.contains(each.first); });
+  const double oldest = clock_.now_seconds() - kIdleSecondsMax;
+  for (auto& [key, waiting] : waiting_) {
+    std::erase_if(waiting, [&](const Waiting& each) {
+      return each.since < oldest || !each.connection->is_quiet();
+    });
+  }
 }
 
 void WorkerConnections::clear() {

@@ -11,10 +11,12 @@
 #include <map>
 #include <memory>
 #include <mutex>
+#include <span>
 #include <string>
 #include <string_view>
 #include <vector>
 
+#include "base/clock.h"
 #include "server/http_channel.h"
 
 namespace headrace {
@@ -24,7 +26,8 @@ namespace headrace {
 class WorkerConnection : public std::enable_shared_from_this<WorkerConnection> {
  public:
   using Error = boost::system::error_code;
-  explicit WorkerConnection(boost::asio::io_context& io);
+  // It breaks when the other machine does not take bytes for `progress_seconds`; 0: in TCP's time.
+  explicit WorkerConnection(boost::asio::io_context& io, double progress_seconds = 0);
 
   void connect(const HttpTarget& target, std::function<void(Error)> handler);
   void write(std::string head, std::shared_ptr<const std::string> body,
@@ -40,7 +43,9 @@ class WorkerConnection : public std::enable_shared_from_this<WorkerConnection> {
  private:
   using Tcp = boost::asio::ip::tcp;
   void connect_to(Tcp::resolver::results_type found, std::function<void(Error)> handler);
+  void set_options();
 
+  const double progress_seconds_;
   boost::asio::strand<boost::asio::io_context::executor_type> strand_;
   Tcp::resolver resolver_;
   Tcp::socket socket_;
@@ -52,19 +57,32 @@ class WorkerConnection : public std::enable_shared_from_this<WorkerConnection> {
 // Any thread.
 class WorkerConnections {
  public:
-  explicit WorkerConnections(boost::asio::io_context& io) : io_(io) {}
+  WorkerConnections(boost::asio::io_context& io, const Clock& clock, double progress_seconds)
+      : io_(io), clock_(clock), progress_seconds_(progress_seconds) {}
 
   // One that waits; nullptr: none does.
   std::shared_ptr<WorkerConnection> take(const HttpTarget& target);
-  std::shared_ptr<WorkerConnection> make() { return std::make_shared<WorkerConnection>(io_); }
+  std::shared_ptr<WorkerConnection> make() {
+    return std::make_shared<WorkerConnection>(io_, progress_seconds_);
+  }
   void put_back(const HttpTarget& target, std::shared_ptr<WorkerConnection> connection);
+  // Closes those of workers that are not among the `living`, those that the worker has closed, and
+  // those that have waited for kIdleSecondsMax.
+  void tidy(std::span<const std::shared_ptr<const HttpTarget>> living);
   void clear();
 
  private:
+  static constexpr double kIdleSecondsMax = 30;
   static constexpr size_t kWaitingMax = 256;  // of one worker
+  struct Waiting {
+    std::shared_ptr<WorkerConnection> connection;
+    double since = 0;
+  };
   boost::asio::io_context& io_;
+  const Clock& clock_;
+  const double progress_seconds_;
   std::mutex mutex_;
-  std::map<std::string, std::vector<std::shared_ptr<WorkerConnection>>> waiting_;
+  std::map<std::string, std::vector<Waiting>> waiting_;
 };
 
 }  // namespace headrace

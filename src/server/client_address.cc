@@ -70,6 +70,12 @@ std::string address_group(const IpAddress& address) {
   return ip::address_v6(bytes).to_string() + "/64";
 }
 
+void tell_peer(HttpRequest& request, const IpAddress& peer) {
+  constexpr std::string_view kName = "x-forwarded-for";
+  std::erase_if(request.headers, [&](const HttpHeader& each) { return each.name == kName; });
+  request.headers.push_back({std::string(kName), peer.to_string()});
+}
+
 Result<AddressNetworks> AddressNetworks::parse(const std::vector<std::string>& texts) {
   AddressNetworks result;
   for (const std::string& text : texts) {

@@ -23,6 +23,9 @@ using IpAddress = boost::asio::ip::address;
 // "192.0.2.7", "2001:db8:1:2::/64"; an IPv4 address inside an IPv6 one is that IPv4 address.
 std::string address_group(const IpAddress& address);
 
+// X-Forwarded-For becomes the peer's address: what a client says itself of where it is goes.
+void tell_peer(HttpRequest& request, const IpAddress& peer);
+
 // A list of addresses and networks.
 class AddressNetworks {
  public:

@@ -233,6 +233,7 @@ void HttpConnection::dispatch() {
   if (!admit_client(request)) {
     return respond(serial_, context_.error_response(429, kTooManyOfOneAddress));
   }
+  if (context_.tells_peer) tell_peer(request, peer_);
   context_.handle(std::move(request),
                   std::make_shared<ConnectionExchange>(shared_from_this(), serial_));
 }

@@ -48,6 +48,7 @@ struct ConnectionContext {
   std::atomic<int>& exchanges_open;  // requests handed over whose last byte has not left
   ClientAddresses& addresses;
   const TlsContext* tls = nullptr;  // of all connections; null: they have none
+  bool tells_peer = false;          // in X-Forwarded-For, for servers behind this one
 };
 
 class HttpConnection : public std::enable_shared_from_this<HttpConnection> {
