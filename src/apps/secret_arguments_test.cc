@@ -20,8 +20,8 @@ std::vector<std::string> shown(std::vector<std::string> arguments) {
 
 TEST(SecretArguments, EverySpellingOfAKeyIsHidden) {
   using Arguments = std::vector<std::string>;
-  for (const std::string flag :
-       {"--api-key", "--api_key", "-api-key", "--metrics-key", "--metrics_key", "--worker-api-key", "--admin-key"}) {
+  for (const std::string flag : {"--api-key", "--api_key", "-api-key", "--metrics-key",
+                                 "--metrics_key", "--worker-api-key", "--admin-key"}) {
     EXPECT_EQ(shown({"headrace", "serve", flag, "s3cret", "--port", "80"}),
               (Arguments{"headrace", "serve", flag, "*", "--port", "80"}));
     EXPECT_EQ(shown({"headrace", "serve", flag + "=s3cret", "-m", "model"}),
