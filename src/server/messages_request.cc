@@ -7,6 +7,7 @@
 
 #include "server/answer_form.h"
 #include "server/chat_input.h"
+#include "server/sampler_names.h"
 #include "server/thought_fields.h"
 #include "server/tool_choice.h"
 #include "server/unsupported_fields.h"
@@ -17,23 +18,13 @@ namespace {
 using Context = FieldContext;
 
 // Of generation_fields().
-constexpr std::string_view kMessagesTaken[] = {
+constexpr auto kMessagesTaken = and_samplers({
     "model",
     "max_tokens",
     "temperature",
     "top_p",
     "top_k",
     "min_p",
-    "top_n_sigma",
-    "typical_p",
-    "typ_p",
-    "xtc_probability",
-    "xtc_threshold",
-    "dry_multiplier",
-    "dry_base",
-    "dry_allowed_length",
-    "dry_penalty_last_n",
-    "dry_sequence_breakers",
     "seed",
     "repetition_penalty",
     "presence_penalty",
@@ -43,7 +34,7 @@ constexpr std::string_view kMessagesTaken[] = {
     "cache_salt",
     "cache_pin",
     "stream",
-};
+});
 
 Status bad_turn(std::string message) { return invalid_argument(std::move(message), "messages"); }
 Status bad_tool(std::string message) { return invalid_argument(std::move(message), "tools"); }

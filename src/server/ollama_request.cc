@@ -12,6 +12,7 @@
 #include "server/answer_form.h"
 #include "server/chat_input.h"
 #include "server/field_schemas.h"
+#include "server/sampler_names.h"
 #include "server/tool_choice.h"
 #include "server/unsupported_fields.h"
 
@@ -25,28 +26,18 @@ constexpr double kCountMax = std::numeric_limits<int32_t>::max();
 constexpr SamplingDefaults kOllamaSampling = {.temperature = 0.8f, .top_p = 0.9f, .top_k = 40};
 
 // Options that are fields of the OpenAI API by the same name and with the same ranges.
-constexpr std::string_view kSharedOptions[] = {
+constexpr auto kSharedOptions = and_samplers({
     "temperature",
     "top_k",
     "top_p",
     "min_p",
-    "top_n_sigma",
-    "typical_p",
-    "typ_p",
-    "xtc_probability",
-    "xtc_threshold",
-    "dry_multiplier",
-    "dry_base",
-    "dry_allowed_length",
-    "dry_penalty_last_n",
-    "dry_sequence_breakers",
     "repeat_penalty",
     "repeat_last_n",
     "presence_penalty",
     "frequency_penalty",
     "seed",
     "stop",
-};
+});
 
 Status read_num_predict(const Json& value, const FieldContext&, OllamaRequest& request) {
   GenerationSettings& settings = request.chat.settings;

@@ -9,6 +9,7 @@
 #include "server/answer_form.h"
 #include "server/chat_input.h"
 #include "server/response_input.h"
+#include "server/sampler_names.h"
 #include "server/stored_json.h"
 #include "server/thought_fields.h"
 #include "server/tool_choice.h"
@@ -20,22 +21,12 @@ namespace {
 using Context = FieldContext;
 
 // Of generation_fields().
-constexpr std::string_view kResponseTaken[] = {
+constexpr auto kResponseTaken = and_samplers({
     "model",
     "temperature",
     "top_p",
     "top_k",
     "min_p",
-    "top_n_sigma",
-    "typical_p",
-    "typ_p",
-    "xtc_probability",
-    "xtc_threshold",
-    "dry_multiplier",
-    "dry_base",
-    "dry_allowed_length",
-    "dry_penalty_last_n",
-    "dry_sequence_breakers",
     "seed",
     "priority",
     "slo_class",
@@ -49,7 +40,7 @@ constexpr std::string_view kResponseTaken[] = {
     "prompt_cache_retention",
     "stream_options",
     "frequency_penalty",
-};
+});
 
 bool has_type(const Json& value, std::string_view type) {
   const Json* member = value.find("type");

@@ -8,6 +8,7 @@
 
 #include "server/answer_form.h"
 #include "server/field_schemas.h"
+#include "server/sampler_names.h"
 #include "server/unsupported_fields.h"
 
 namespace headrace {
@@ -17,7 +18,7 @@ constexpr double kSglangIntMax = std::numeric_limits<int32_t>::max();
 constexpr int32_t kSglangMaxTokens = 128;
 
 // Fields of the OpenAI API that sampling_params has by the same name.
-constexpr std::string_view kSamplingParams[] = {
+constexpr auto kSamplingParams = and_samplers({
     "max_new_tokens",
     "min_new_tokens",
     "stop",
@@ -26,16 +27,6 @@ constexpr std::string_view kSamplingParams[] = {
     "top_p",
     "top_k",
     "min_p",
-    "top_n_sigma",
-    "typical_p",
-    "typ_p",
-    "xtc_probability",
-    "xtc_threshold",
-    "dry_multiplier",
-    "dry_base",
-    "dry_allowed_length",
-    "dry_penalty_last_n",
-    "dry_sequence_breakers",
     "frequency_penalty",
     "presence_penalty",
     "n",
@@ -43,7 +34,7 @@ constexpr std::string_view kSamplingParams[] = {
     "ignore_eos",
     "skip_special_tokens",
     "logit_bias",
-};
+});
 
 Status read_inside_sampling(const Json& params, const FieldContext& context,
                             GenerationSettings& settings) {
