@@ -110,8 +110,7 @@ void GenerationSession::replay() {
     if (!std::exchange(prompts_[prompt].started, true)) {
       cached_tokens_ += arrival.emission.cached_tokens;
     }
-    Choice& choice =
-        choices_[prompt * choices_per_prompt() + static_cast<size_t>(arrival.emission.choice)];
+    Choice& choice = choice_of(prompt, arrival.emission.choice);
     for (const TokenId token : arrival.emission.tokens) choice.begun.push_back(token);
     (void)take(std::move(begun[i]));
     tell(prompt);
@@ -131,9 +130,7 @@ Status GenerationSession::submit() {
     }
     // Each goes on from its own tokens; of the prompt they find each other's pages.
     for (int32_t choice = 0; choice < n; ++choice) {
-      if (choices_[prompt * choices_per_prompt() + static_cast<size_t>(choice)].stream.finished()) {
-        continue;
-      }
+      if (choice_of(prompt, choice).stream.finished()) continue;
       HR_RETURN_IF_ERROR(submit(prompt, choice, 1));
     }
   }
@@ -143,7 +140,6 @@ Status GenerationSession::submit() {
 
 Status GenerationSession::submit(size_t prompt, int32_t first_choice, int32_t choices) {
   Engine& engine = *model_.served.engine;
-  const size_t first = prompt * choices_per_prompt() + static_cast<size_t>(first_choice);
   Request request;
   request.id = engine.next_request_id();
   request.prompt = plan_.prompts[prompt];
@@ -157,7 +153,7 @@ Status GenerationSession::submit(size_t prompt, int32_t first_choice, int32_t ch
   request.cache_salt = plan_.settings.cache_salt;
   request.constraint = plan_.constraint;
   request.adapter_weights = plan_.adapter;
-  request.answered = std::move(choices_[first].begun);
+  request.answered = std::move(choice_of(prompt, first_choice).begun);
   request.first_choice = first_choice;
   const RequestId id = request.id;
   HR_RETURN_IF_ERROR(engine.submit(
@@ -165,8 +161,9 @@ Status GenerationSession::submit(size_t prompt, int32_t first_choice, int32_t ch
         queue->push(prompt, first_choice, emission);
       }));
   for (int32_t i = 0; i < choices; ++i) {
-    choices_[first + static_cast<size_t>(i)].request = id;
-    choices_[first + static_cast<size_t>(i)].number = i;
+    Choice& choice = choice_of(prompt, first_choice + i);
+    choice.request = id;
+    choice.number = i;
   }
   return ok_status();
 }
@@ -246,8 +243,7 @@ void GenerationSession::handle(Arrival arrival) {
   Emission& emission = arrival.emission;
   const size_t prompt_index = arrival.prompt;
   Prompt& prompt = prompts_[prompt_index];
-  Choice& choice =
-      choices_[prompt_index * choices_per_prompt() + static_cast<size_t>(emission.choice)];
+  Choice& choice = choice_of(prompt_index, emission.choice);
   if (emission.admitted) {
     prompt.admitted = true;
     progress_->admitted = true;
@@ -278,8 +274,7 @@ void GenerationSession::handle(Arrival arrival) {
 int32_t GenerationSession::take(Arrival arrival) {
   Emission& emission = arrival.emission;
   Prompt& prompt = prompts_[arrival.prompt];
-  Choice& choice =
-      choices_[arrival.prompt * choices_per_prompt() + static_cast<size_t>(emission.choice)];
+  Choice& choice = choice_of(arrival.prompt, emission.choice);
   std::move(emission.prompt_logprobs.begin(), emission.prompt_logprobs.end(),
             std::back_inserter(prompt.logprobs));
   const bool was_finished = choice.stream.finished();

@@ -103,6 +103,9 @@ class GenerationSession : public ExchangeObserver,
   Usage usage() const;
   RequestTimes request_times() const;
   size_t choices_per_prompt() const { return static_cast<size_t>(plan_.settings.sampling.n); }
+  Choice& choice_of(size_t prompt, int32_t number) {
+    return choices_[prompt * choices_per_prompt() + static_cast<size_t>(number)];
+  }
 
   ServerState& state_;
   GenerationPlan plan_;
