@@ -56,14 +56,6 @@ class DenseFeedForward final : public FeedForward {
                     down_.op_workspace_bytes(load.rows));
   }
 
-  Status check_device(const DeviceTraits& device, DType /*activations*/) const override {
-    if (spec_.activation != Activation::kReluSquared || device.kind == DeviceKind::kCpu) {
-      return ok_status();
-    }
-    return unsupported(
-        "feed-forward networks of squared ReLU are computed on a CPU alone: use --device cpu");
-  }
-
   void run(const FeedForwardRun& run) const override {
     const int64_t rows = run.branch.rows();
     const TensorView gate_up = run.scratch.rows(kGateUp, rows, gate_up_width());

@@ -19,9 +19,10 @@ void take_columns(MatrixStack& stack, const Shares& shares, int32_t rank) {
 }
 
 // Matrices [rows, columns] of all experts, those of `names` side by side.
-MatrixStack stack_of(std::initializer_list<const char*> names, int32_t experts, int64_t rows,
-                     int64_t columns) {
-  MatrixStack stack{.columns = columns, .dense = true};
+MatrixStack stack_of(std::initializer_list<const char*> names, const MixtureSpec& spec,
+                     int64_t rows, int64_t columns) {
+  const int32_t experts = spec.router.experts;
+  MatrixStack stack{.columns = columns, .bias = spec.bias, .dense = true};
   for (int32_t e = 0; e < experts; ++e) {
     for (const char* name : names) {
       MatrixStack::Rows& each = stack.rows.emplace_back(MatrixStack::Rows{name, rows});
@@ -35,12 +36,12 @@ MatrixStack stack_of(std::initializer_list<const char*> names, int32_t experts, 
 }  // namespace
 
 Status ExpertBank::load(LayerTensors& tensors) {
-  const int32_t experts = spec_.router.experts;
-  MatrixStack gate_up = stack_of({"ffn_gate_exps", "ffn_up_exps"}, experts, spec_.width, hidden_);
+  MatrixStack gate_up = stack_of({"ffn_gate_exps", "ffn_up_exps"}, spec_, spec_.width, hidden_);
   for (MatrixStack::Rows& rows : gate_up.rows) take_rows(rows, widths_, rank_);
   HR_ASSIGN_OR_RETURN(gate_up_, tensors.matrix(gate_up));
-  MatrixStack down = stack_of({"ffn_down_exps"}, experts, hidden_, spec_.width);
+  MatrixStack down = stack_of({"ffn_down_exps"}, spec_, hidden_, spec_.width);
   take_columns(down, widths_, rank_);
+  down.bias = down.bias && rank_ == 0;  // ranks add up: it is added once
   HR_ASSIGN_OR_RETURN(down_, tensors.matrix(down));
   if (!has_shared()) return ok_status();
   MatrixStack shared_gate_up{
@@ -107,7 +108,7 @@ void ExpertBank::route(OpContext& context, const Run& run, const TensorView& log
       .rule = spec_.router, .logits = logits, .bias = run.choice_bias, .out = lists};
   if (run.norm.has_value()) {
     const LinearArgs product{
-        .x = run.x, .weight = &run.router.weight, .bias = nullptr, .y = logits};
+        .x = run.x, .weight = &run.router.weight, .bias = run.router.bias.data(), .y = logits};
     return norm_route(context, {.norm = *run.norm, .router = product, .route = choice});
   }
   multiply(context, run.router, run.x, logits);
@@ -126,12 +127,14 @@ void ExpertBank::run(OpContext& context, const Run& run) const {
                            .weight = &gate_up_.weight,
                            .starts = lists.starts_of_experts,
                            .rows = lists.rows_of_experts,
+                           .bias = gate_up_.bias.data(),
                            .gate = spec_.activation,
                            .y = activated});
   grouped_linear(context, {.x = activated,
                            .weight = &down_.weight,
                            .starts = lists.starts_of_experts,
                            .rows = {},
+                           .bias = down_.bias.data(),
                            .gate = std::nullopt,
                            .y = outputs.row_range(0, activated.rows()),
                            .follows_another = true});

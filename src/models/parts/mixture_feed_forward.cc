@@ -136,15 +136,6 @@ class MixtureFeedForward final : public FeedForward {
 
   Status check_device(const DeviceTraits& device, DType /*activations*/) const override {
     if (device.kind != DeviceKind::kCuda) return ok_status();
-    if (spec_.bias || spec_.router_bias || spec_.activation == Activation::kClampedSwish) {
-      return unsupported(
-          "experts with biases and clamped gates (gpt-oss) are computed on a CPU alone: use "
-          "--device cpu");
-    }
-    if (spec_.choice_bias && spec_.router.scores == RouterScores::kSoftmax) {
-      return unsupported(
-          "experts chosen by a softmax and a bias are computed on a CPU alone: use --device cpu");
-    }
     if (routing_fits(device, spec_.router.experts)) return ok_status();
     const auto fits = [&](int64_t experts) { return routing_fits(device, experts); };
     return unsupported(fmt::format(

@@ -34,6 +34,7 @@ struct GroupedArguments {
   int64_t x_stride;       // bytes, a multiple of 16
   const int32_t* rows;    // [R], or null
   const int32_t* starts;  // [experts + 1]
+  const float* bias;      // [experts N] or null
   std::byte* y;
   int64_t y_stride;  // bytes, a multiple of 16
   int32_t experts;
@@ -43,6 +44,7 @@ struct GroupedArguments {
   int32_t columns;      // tiles of them
   int32_t steps;        // of K
   SigmoidGate gate;
+  bool clamped;           // kClampedSwish, whose sigmoid `gate` is
   bool starts_are_there;  // before the kernels before this one have ended; x is not
 };
 
@@ -225,6 +227,8 @@ class GroupedConsumer {
       work.first += group_ * kWgmmaGroupRows;
       if (work.first < work.last) {
         multiply();
+        bias_ = args_.bias == nullptr ? nullptr : args_.bias + work.weight_row;
+        columns_left_ = args_.n_out - work.column;
         store(work);
       } else {
         pass();
@@ -323,11 +327,29 @@ class GroupedConsumer {
 
   // Columns 8 j and the next of this thread of a tile of y.
   __device__ __forceinline__ float2 finished(int j, int half) const {
-    const float2 value = pair(j, half);
+    float2 value = pair(j, half);
+    if (bias_ != nullptr) add_bias(value, j, 0);
     if constexpr (!kGated) return value;
-    const float2 up = pair(j + Shape::kHalfRows / 8, half);
+    float2 up = pair(j + Shape::kHalfRows / 8, half);
+    if (bias_ != nullptr) add_bias(up, j, args_.second_half);
+    if (args_.clamped) {
+      value = {fmin_nan(value.x), fmin_nan(value.y)};
+      up = {ClampedSwish::of_up(up.x), ClampedSwish::of_up(up.y)};
+    }
     const float2 gate = gated_pair(args_.gate, value);
     return {gate.x * up.x, gate.y * up.y};
+  }
+  // Of columns 8 j and the next of the tile, whose rows of W are `second` further. Those behind the
+  // expert's, which are not stored, are others' or not there.
+  __device__ __forceinline__ void add_bias(float2& value, int j, int32_t second) const {
+    const int32_t column = 8 * j + wgmma_sum_place(thread_).column;
+    if (column >= columns_left_) return;  // columns of y are even in number
+    value.x += bias_[second + column];
+    value.y += bias_[second + column + 1];
+  }
+  // A NaN stays one.
+  static __device__ __forceinline__ float fmin_nan(float value) {
+    return value > kClampedSwishBound ? kClampedSwishBound : value;
   }
   __device__ __forceinline__ float2 pair(int j, int half) const {
     return {sums_[4 * j + 2 * half], sums_[4 * j + 2 * half + 1]};
@@ -341,6 +363,8 @@ class GroupedConsumer {
   const int group_, thread_;
   RingPlace<Shape::kStages> at_;
   float sums_[Shape::kSums];
+  const float* bias_ = nullptr;  // of the tile's first row of W, or null
+  int32_t columns_left_ = 0;     // of y, from the tile's first on
 };
 
 template <class Shape>

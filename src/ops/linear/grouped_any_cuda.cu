@@ -16,6 +16,7 @@ struct GroupedAnyArguments {
   const T* weight;  // [E N, K]
   const int32_t* rows;
   const int32_t* starts;
+  const float* bias;  // [E N] or null
   gpu::RowsOf<T> y;
   int64_t listed;
   int32_t experts, n, n_out, k;
@@ -44,11 +45,14 @@ __global__ void __launch_bounds__(kGroupedAnyWarps* gpu::kWarpThreads)
   const auto column = static_cast<int32_t>(element % args.n_out);
   const int32_t expert = expert_of_tile(args.starts, args.experts, static_cast<int32_t>(listed));
   const T* x = args.x.row(args.rows == nullptr ? listed : args.rows[listed]);
-  const T* weight = args.weight + (int64_t{expert} * args.n + column) * args.k;
-  float value = grouped_sum(x, weight, args.k, lane);
+  const int64_t first = int64_t{expert} * args.n + column;  // row of W
+  const auto bias = [&](int64_t row) { return args.bias == nullptr ? 0.0f : args.bias[row]; };
+  const T* weight = args.weight + first * args.k;
+  float value = grouped_sum(x, weight, args.k, lane) + bias(first);
   if (args.n_out < args.n) {
-    const float up = grouped_sum(x, weight + int64_t{args.n_out} * args.k, args.k, lane);
-    value = gpu::activated(args.activation, value) * up;
+    const float up = grouped_sum(x, weight + int64_t{args.n_out} * args.k, args.k, lane) +
+                     bias(first + args.n_out);
+    value = gpu::activated(args.activation, value) * gpu::gated_up(args.activation, up);
   }
   if (lane == 0) args.y.row(listed)[column] = gpu::from_float<T>(value);
 }
@@ -67,6 +71,7 @@ void run_grouped_any(OpContext& context, const GroupedLinearArgs& args) {
         .weight = reinterpret_cast<const T*>(args.weight->matrix().data),
         .rows = args.rows.empty() ? nullptr : args.rows.data(),
         .starts = args.starts.data(),
+        .bias = args.bias,
         .y = gpu::rows_of<T>(args.y),
         .listed = args.y.rows(),
         .experts = static_cast<int32_t>(args.experts()),

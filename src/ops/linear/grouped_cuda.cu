@@ -30,6 +30,7 @@ gpu::GroupedArguments arguments_of(const GroupedLinearArgs& args) {
           .x_stride = args.x.row_stride,
           .rows = args.rows.empty() ? nullptr : args.rows.data(),
           .starts = args.starts.data(),
+          .bias = args.bias,
           .y = args.y.data,
           .y_stride = args.y.row_stride,
           .experts = static_cast<int32_t>(args.experts()),
@@ -39,6 +40,7 @@ gpu::GroupedArguments arguments_of(const GroupedLinearArgs& args) {
           .columns = (n_out + out - 1) / out,
           .steps = static_cast<int32_t>(args.x.columns() / kWgmmaStep),
           .gate = gpu::SigmoidGate::of(args.gate.value_or(Activation::kSilu)),
+          .clamped = args.gate == Activation::kClampedSwish,
           .starts_are_there = args.follows_another};
 }
 
@@ -120,7 +122,8 @@ bool grouped_tiles_fit(const DeviceTraits& traits, const GroupedLinearArgs& args
          gpu::rows_aligned(args.x) && gpu::rows_aligned(args.weight->matrix()) &&
          gpu::rows_aligned(args.y) &&
          args.x.rows() * (args.x.row_stride / gpu::kAccessBytes) <= UINT32_MAX &&
-         (!args.gate || gpu::SigmoidGate::is(*args.gate));
+         (!args.gate || gpu::SigmoidGate::is(*args.gate) ||
+          *args.gate == Activation::kClampedSwish);
 }
 
 void run_grouped_tiles(OpContext& context, const GroupedLinearArgs& args, GroupedTiles tiles) {

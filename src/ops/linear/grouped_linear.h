@@ -22,6 +22,7 @@ struct GroupedLinearArgs {
   std::span<const int32_t> starts;  // [E + 1]: [starts[e], starts[e + 1]) of the list are expert
                                     // e's; starts[0] is 0, starts[E] is R. In device memory
   std::span<const int32_t> rows;    // [R], each a row of x, in device memory; empty: i is row i
+  const float* bias = nullptr;      // [E N] or null, in device memory: what each sum begins with
   std::optional<Activation> gate;   // N are gate's rows, then up's: y = act(gate) * up
   TensorView y;                     // [R, N], or [R, N / 2] where it is gated; of x's type
   // The op before this one on the stream is a grouped_linear over the same `starts`: W may be asked

@@ -1,5 +1,6 @@
 // The definition of grouped_linear, for the tests of other kernels: mixtures on a CPU multiply
 // expert by expert (models/parts/mixture_feed_forward.h).
+#include <algorithm>
 #include <array>
 #include <cmath>
 #include <vector>
@@ -16,15 +17,25 @@ double activation_of(Activation activation, double x) {
     case Activation::kGeluTanh:
       return 0.5 * x * (1.0 + std::tanh(0.7978845608028654 * (x + 0.044715 * x * x * x)));
     case Activation::kReluSquared:
-    case Activation::kClampedSwish:
-      break;  // networks of these do not lie in banks
+      return std::max(x, 0.0) * std::max(x, 0.0);
+    case Activation::kClampedSwish: {
+      const double gate = std::min(x, double{kClampedSwishBound});
+      return gate / (1.0 + std::exp(-double{kClampedSwishSlope} * gate));
+    }
     case Activation::kGeluErf:
       return 0.5 * x * (1.0 + std::erf(x * 0.7071067811865476));
   }
   __builtin_unreachable();
 }
 
-void multiply_listed(const GroupedLinearArgs& args, int64_t i, const std::vector<float>& matrix) {
+// What a gate multiplies.
+double up_of(Activation activation, double up) {
+  if (activation != Activation::kClampedSwish) return up;
+  return std::clamp(up, -double{kClampedSwishBound}, double{kClampedSwishBound}) + 1.0;
+}
+
+void multiply_listed(const GroupedLinearArgs& args, int64_t expert, int64_t i,
+                     const std::vector<float>& matrix) {
   const int64_t row = args.rows.empty() ? i : args.rows[static_cast<size_t>(i)];
   CHECK(row >= 0 && row < args.x.rows());
   const int64_t n = args.expert_rows(), k = args.weight->k();
@@ -33,12 +44,16 @@ void multiply_listed(const GroupedLinearArgs& args, int64_t i, const std::vector
   for (int64_t r = 0; r < n; ++r) {
     const float* const weight = &matrix[static_cast<size_t>(r * k)];
     double& sum = sums[static_cast<size_t>(r)];
+    if (args.bias != nullptr) sum = args.bias[expert * n + r];
     for (int64_t c = 0; c < k; ++c) sum += double{weight[c]} * x[c];
   }
   float* const y = f32_row(args.y, i);
   for (int64_t c = 0; c < args.y.columns(); ++c) {
     double value = sums[static_cast<size_t>(c)];
-    if (args.gate) value = activation_of(*args.gate, value) * sums[static_cast<size_t>(c + n / 2)];
+    if (args.gate) {
+      value = activation_of(*args.gate, value) *
+              up_of(*args.gate, sums[static_cast<size_t>(c + n / 2)]);
+    }
     y[c] = static_cast<float>(value);
   }
 }
@@ -54,7 +69,7 @@ void multiply_plainly(OpContext&, const GroupedLinearArgs& args) {
     for (int64_t r = 0; r < n; ++r) {
       args.weight->read_row(e * n + r, &matrix[static_cast<size_t>(r * k)]);
     }
-    for (int32_t i = first; i < last; ++i) multiply_listed(args, i, matrix);
+    for (int32_t i = first; i < last; ++i) multiply_listed(args, e, i, matrix);
   }
 }
 

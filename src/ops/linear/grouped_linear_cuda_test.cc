@@ -20,6 +20,7 @@ struct GroupedCase {
   int64_t n, k;
   std::optional<Activation> gate = {};
   bool gathers = true;
+  bool bias = false;
 
   std::string name(DType dtype) const {
     return std::string(dtype_name(dtype)) + " " + testing::PrintToString(counts) + " N" +
@@ -61,6 +62,7 @@ class GroupedRun {
     }
     weights_ = rounded_floats(rng_, dtype, experts * c.n * c.k, 0.5f);
     x_ = rounded_floats(rng_, dtype, rows_of_x_ * c.k);
+    if (c.bias) bias_ = random_floats(rng_, experts * c.n, 3.0f);
     expected_.resize(static_cast<size_t>(c.listed() * c.outputs()));
     TestDevice cpu = TestDevice::cpu(2);
     OpContext context = cpu.context();
@@ -69,6 +71,7 @@ class GroupedRun {
                              .weight = &weight,
                              .starts = starts_,
                              .rows = rows_,
+                             .bias = bias_.empty() ? nullptr : bias_.data(),
                              .gate = c.gate,
                              .y = host_view(expected_, c.listed(), c.outputs())});
   }
@@ -77,6 +80,7 @@ class GroupedRun {
     const LinearWeight weight =
         packed_for(cuda.device(), weights_, case_.k, grouped_compute_of(dtype_));
     const CudaArray<int32_t> starts(cuda, starts_), rows(cuda, rows_.empty() ? starts_ : rows_);
+    const CudaArray<float> bias(cuda, bias_.empty() ? std::vector<float>(1) : bias_);
     const CudaMatrix x(cuda, dtype_, rows_of_x_, case_.k, 8, &x_);
     int ran = 0;
     for (const auto& kernel : grouped_linear_kernels().all()) {
@@ -85,6 +89,7 @@ class GroupedRun {
                                    .weight = &weight,
                                    .starts = starts.span(),
                                    .rows = rows_.empty() ? std::span<int32_t>() : rows.span(),
+                                   .bias = bias_.empty() ? nullptr : bias.data(),
                                    .gate = case_.gate,
                                    .y = y.view()};
       if (!runs_somewhere(cuda, kernel, args)) continue;
@@ -109,7 +114,7 @@ class GroupedRun {
   Rng rng_;
   std::vector<int32_t> starts_, rows_;
   int64_t rows_of_x_ = 0;
-  std::vector<float> weights_, x_, expected_;
+  std::vector<float> weights_, x_, bias_, expected_;
 };
 
 std::vector<GroupedCase> grouped_cases() {
@@ -126,9 +131,17 @@ std::vector<GroupedCase> grouped_cases() {
       cases.push_back({list, 256, 832, Activation::kGeluTanh, gathers});
     }
   }
+  // Biases, of tiles that end behind an expert's rows too; gates that are clamped.
+  for (const auto& list : lists) {
+    cases.push_back({list, 272, 64, {}, true, true});
+    cases.push_back({list, 304, 128, Activation::kClampedSwish, true, true});
+    cases.push_back({list, 256, 832, Activation::kClampedSwish, false, false});
+  }
   // What tiles do not take: odd K, odd N, erf.
   cases.push_back({{3, 0, 5}, 20, 24, Activation::kSilu});
   cases.push_back({{3, 0, 5}, 18, 33});
+  cases.push_back({{3, 0, 5}, 18, 33, {}, true, true});
+  cases.push_back({{3, 0, 5}, 20, 24, Activation::kClampedSwish, true, true});
   cases.push_back({{3, 0, 5}, 128, 64, Activation::kGeluErf});
   // Experts in every lane of the list, and more.
   cases.push_back({std::vector<int32_t>(130, 2), 64, 64});

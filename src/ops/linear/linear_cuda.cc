@@ -25,6 +25,11 @@ bool can_be_fused(const Args&) {
   return true;
 }
 bool can_be_fused(const ResidualLinearArgs& args) { return args.scale == 1.0f; }
+// What multiplies a gate is what the product has.
+bool can_be_fused(const GatedLinearArgs& args) {
+  return args.activation != Activation::kClampedSwish;
+}
+bool can_be_fused(const NormGatedLinearArgs& args) { return can_be_fused(args.gated); }
 
 template <class Args, Fits kFits>
 bool fits(const DeviceTraits& traits, const Args& args) {
@@ -87,7 +92,7 @@ StreamArgs stream_args(const GatedLinearArgs& args) {
 // Alone it is as fast as the library's product without the activation; inside a step the two of
 // them are ahead (docs/kernels/notebook/linear.md).
 bool gated_stream_pays(const DeviceTraits& traits, const GatedLinearArgs& args) {
-  return traits.batch_invariant && stream_fits(traits, stream_args(args));
+  return traits.batch_invariant && can_be_fused(args) && stream_fits(traits, stream_args(args));
 }
 void run_gated_stream(OpContext& context, const GatedLinearArgs& args) {
   run_stream(context, stream_args(args));

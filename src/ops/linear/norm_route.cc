@@ -19,7 +19,7 @@ void check_args(const NormRouteArgs& args) {
   const ConstTensorView& x = args.router.x;
   CHECK(args.norm.weight != nullptr && x.data == args.norm.out.data);
   CHECK(args.norm.x.shape == x.shape && args.norm.x.dtype == x.dtype);
-  CHECK(args.route.logits.data == args.router.y.data && args.router.bias == nullptr);
+  CHECK(args.route.logits.data == args.router.y.data);
 }
 
 }  // namespace

@@ -222,7 +222,8 @@ bool norm_route_fits(const DeviceTraits& traits, const NormRouteArgs& args) {
   return traits.kind == DeviceKind::kCuda && traits.compute_capability == 90 &&
          !traits.batch_invariant && rows <= kRouteRows && columns % 4 == 0 &&
          (norm.x.dtype == DType::kF16 || norm.x.dtype == DType::kBF16) &&
-         args.router.weight->is_matrix_of(DType::kF32) && rows * columns * 6 <= kRouteSharedMax &&
+         args.router.weight->is_matrix_of(DType::kF32) && args.router.bias == nullptr &&
+         rows * columns * 6 <= kRouteSharedMax &&
          args.route.rule.experts <= gpu::kRoutedExpertsMax &&
          shared_bytes_of(args) <= kRouteSharedMax && gpu::rows_aligned(norm.x) &&
          gpu::rows_aligned(norm.residual) && gpu::rows_aligned(norm.out) &&

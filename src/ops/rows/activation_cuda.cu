@@ -2,6 +2,7 @@
 //   gate_up [T, 2F], x, out [T, F] f32, f16 or bf16; arithmetic in f32
 // A thread takes 16 bytes of one row (or one element, where rows are not aligned).
 #include <array>
+#include <type_traits>
 
 #include "ops/cuda_launch.cuh"
 #include "ops/rows/activation.h"
@@ -21,6 +22,12 @@ struct Arguments {
   int32_t accesses;  // of a row
 };
 
+template <class Act>
+__device__ __forceinline__ float up_of(float up) {
+  if constexpr (std::is_same_v<Act, gpu::ClampedSwish>) return Act::of_up(up);
+  return up;
+}
+
 template <class Act, class T, int kWidth>
 __global__ void __launch_bounds__(kThreads) activate(Arguments<T> args) {
   gpu::let_next_kernel_start();
@@ -37,7 +44,7 @@ __global__ void __launch_bounds__(kThreads) activate(Arguments<T> args) {
 #pragma unroll
   for (int i = 0; i < kWidth; ++i) {
     float result = Act::apply(gpu::to_float(value.values[i]));
-    if (args.up != nullptr) result *= gpu::to_float(up.values[i]);
+    if (args.up != nullptr) result *= up_of<Act>(gpu::to_float(up.values[i]));
     value.values[i] = gpu::from_float<T>(result);
   }
   value.store(args.out.row(row) + at);
@@ -53,8 +60,9 @@ void launch(OpContext& context, Activation activation, int64_t rows, const Argum
     case Activation::kGeluTanh:
       return gpu::launch(context, activate<gpu::GeluTanh, T, kWidth>, blocks, kThreads, args);
     case Activation::kReluSquared:
+      return gpu::launch(context, activate<gpu::ReluSquared, T, kWidth>, blocks, kThreads, args);
     case Activation::kClampedSwish:
-      break;  // any() refuses them
+      return gpu::launch(context, activate<gpu::ClampedSwish, T, kWidth>, blocks, kThreads, args);
     case Activation::kGeluErf:
       return gpu::launch(context, activate<gpu::GeluErf, T, kWidth>, blocks, kThreads, args);
   }
@@ -84,9 +92,8 @@ void run_plain(OpContext& context, const ActivationArgs& args) {
 }
 
 template <class Args>
-bool any(const DeviceTraits& traits, const Args& args) {
-  return traits.kind == DeviceKind::kCuda && args.activation != Activation::kReluSquared &&
-         args.activation != Activation::kClampedSwish;
+bool any(const DeviceTraits& traits, const Args&) {
+  return traits.kind == DeviceKind::kCuda;
 }
 bool wide(const ConstTensorView& x, const TensorView& out) {
   return gpu::whole_accesses(x.dtype, out.columns()) && gpu::rows_aligned(x) &&

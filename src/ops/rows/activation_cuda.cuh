@@ -21,9 +21,40 @@ struct GeluErf {
   }
 };
 
+// A NaN stays one: fminf and fmaxf would drop it.
+struct ReluSquared {
+  static __device__ float apply(float x) { return x < 0.0f ? 0.0f : x * x; }
+};
+struct ClampedSwish {
+  static __device__ float apply(float x) {
+    const float gate = x > kClampedSwishBound ? kClampedSwishBound : x;
+    return gate / (1.0f + __expf(-kClampedSwishSlope * gate));
+  }
+  static __device__ float of_up(float up) {
+    const float low = up < -kClampedSwishBound ? -kClampedSwishBound : up;
+    return (low > kClampedSwishBound ? kClampedSwishBound : low) + 1.0f;
+  }
+};
+
+// Of one value; of kClampedSwish the gate's.
 __device__ __forceinline__ float activated(Activation activation, float x) {
-  if (activation == Activation::kSilu) return Silu::apply(x);
-  return activation == Activation::kGeluTanh ? GeluTanh::apply(x) : GeluErf::apply(x);
+  switch (activation) {
+    case Activation::kSilu:
+      return Silu::apply(x);
+    case Activation::kGeluTanh:
+      return GeluTanh::apply(x);
+    case Activation::kReluSquared:
+      return ReluSquared::apply(x);
+    case Activation::kClampedSwish:
+      return ClampedSwish::apply(x);
+    case Activation::kGeluErf:
+      break;
+  }
+  return GeluErf::apply(x);
+}
+// What a gate multiplies.
+__device__ __forceinline__ float gated_up(Activation activation, float up) {
+  return activation == Activation::kClampedSwish ? ClampedSwish::of_up(up) : up;
 }
 
 // x sigmoid(x (linear + cubic x^2)): silu and the tanh form of gelu, as 1 + tanh(u) = 2 sigmoid(2
@@ -31,10 +62,13 @@ __device__ __forceinline__ float activated(Activation activation, float x) {
 struct SigmoidGate {
   float linear, cubic;
 
-  static bool is(Activation activation) { return activation != Activation::kGeluErf; }
-  // REQUIRES: is(activation)
+  static bool is(Activation activation) {
+    return activation == Activation::kSilu || activation == Activation::kGeluTanh;
+  }
+  // REQUIRES: is(activation), or kClampedSwish, of which it is what is made of a clamped value
   static SigmoidGate of(Activation activation) {
     constexpr float kLog2E = 1.4426950408889634f, kSlope = 2 * 0.7978845608028654f;
+    if (activation == Activation::kClampedSwish) return {-kLog2E * kClampedSwishSlope, 0.0f};
     if (activation == Activation::kSilu) return {-kLog2E, 0.0f};
     return {-kLog2E * kSlope, -kLog2E * kSlope * 0.044715f};
   }

@@ -7,10 +7,9 @@
 namespace headrace {
 
 enum class Activation {
-  kSilu,      // x / (1 + exp(-x))
-  kGeluTanh,  // x/2 (1 + tanh(sqrt(2/pi) (x + 0.044715 x^3)))
-  kGeluErf,   // x/2 (1 + erf(x / sqrt 2))
-  // On a CPU alone:
+  kSilu,          // x / (1 + exp(-x))
+  kGeluTanh,      // x/2 (1 + tanh(sqrt(2/pi) (x + 0.044715 x^3)))
+  kGeluErf,       // x/2 (1 + erf(x / sqrt 2))
   kReluSquared,   // max(x, 0)^2
   kClampedSwish,  // gated: min(x, 7) sigmoid(1.702 min(x, 7)) (clamp(up, -7, 7) + 1)
 };

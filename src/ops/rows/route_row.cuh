@@ -116,9 +116,13 @@ class RowRouter {
   // What a choice is made by. True: there was a NaN.
   __device__ bool fill_keys() {
     bool nan = false;
+    const bool by_scores = softmax() && bias_ != nullptr;  // else they have the logits' order
+    const float largest = by_scores ? largest_logit() : 0.0f;
+    const double total = by_scores ? sum_of_all(largest) : 1.0;
     for (int32_t e = lane_; e < rule_.experts; e += kWarpThreads) {
       double score = logits_[e];
       if (!softmax()) score = sigmoid_of(score);
+      if (by_scores) score = exp(score - largest) / total;
       if (bias_ != nullptr) score += bias_[e];
       nan |= isnan(score);
       keys_[e] = key_of(score);
@@ -172,6 +176,18 @@ class RowRouter {
       own = own_best();
     }
     return static_cast<int32_t>(best);
+  }
+
+  __device__ float largest_logit() const {
+    float largest = -INFINITY;
+    for (int32_t e = lane_; e < rule_.experts; e += kWarpThreads) {
+      largest = fmaxf(largest, logits_[e]);
+    }
+#pragma unroll
+    for (int distance = kWarpThreads / 2; distance > 0; distance /= 2) {
+      largest = fmaxf(largest, __shfl_xor_sync(kAllLanes, largest, distance));
+    }
+    return largest;
   }
 
   // Of a softmax, over the sum of all scores.

@@ -9,7 +9,7 @@ ops_room(rows
     soft_cap.cc soft_cap_cpu.cc soft_cap_cpu_avx2.cc soft_cap_cpu_avx512.cc
   CUDA
     activation_cuda.cu embedding_cuda.cu layer_norm_cuda.cu residual_add_cuda.cu rms_norm_cuda.cu
-    rope_angles_cuda.cu route_experts_cuda.cu row_gather_cuda.cu row_gather_sum_cuda.cu soft_cap_cuda.cu
+    rope_angles_cuda.cu route_experts_cuda.cu row_gather_cuda.cu row_gather_sum_cuda.cu sigmoid_gate_cuda.cu soft_cap_cuda.cu
   TESTS
     activation_test.cc embedding_test.cc layer_norm_test.cc residual_add_test.cc rms_norm_test.cc
     rope_angles_test.cc route_experts_test.cc route_experts_cuda_test.cc row_gather_sum_test.cc row_scatter_add_test.cc row_ops_cuda_test.cc sigmoid_gate_test.cc soft_cap_test.cc)

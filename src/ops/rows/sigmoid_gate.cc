@@ -3,7 +3,8 @@
 namespace headrace {
 
 const KernelSet<SigmoidGateArgs>& sigmoid_gate_kernels() {
-  static const KernelSet<SigmoidGateArgs> set({sigmoid_gate_cpu_kernels()});
+  static const KernelSet<SigmoidGateArgs> set(
+      {sigmoid_gate_cuda_kernels(), sigmoid_gate_cpu_kernels()});
   return set;
 }
 
@@ -12,7 +13,7 @@ OpCost op_cost(const SigmoidGateArgs& args) {
 }
 
 void sigmoid_gate(OpContext& context, const SigmoidGateArgs& args) {
-  CHECK(args.x.dtype == DType::kF32 && args.gate.dtype == DType::kF32);
+  CHECK(args.x.dtype == args.gate.dtype);
   CHECK(args.x.shape == args.gate.shape);
   if (args.x.rows() == 0) return;
   run_op(context, sigmoid_gate_kernels(), args);

@@ -6,8 +6,8 @@
 namespace headrace {
 
 struct SigmoidGateArgs {
-  TensorView x;          // [T, D] f32
-  ConstTensorView gate;  // [T, D] f32
+  TensorView x;          // [T, D], of the activation type
+  ConstTensorView gate;  // [T, D] of x's type
 };
 
 void sigmoid_gate(OpContext& context, const SigmoidGateArgs& args);
@@ -15,5 +15,6 @@ void sigmoid_gate(OpContext& context, const SigmoidGateArgs& args);
 OpCost op_cost(const SigmoidGateArgs& args);
 const KernelSet<SigmoidGateArgs>& sigmoid_gate_kernels();
 KernelTable<SigmoidGateArgs> sigmoid_gate_cpu_kernels();
+KernelTable<SigmoidGateArgs> sigmoid_gate_cuda_kernels();
 
 }  // namespace headrace
