@@ -36,11 +36,14 @@
 #define HR_OPS_ON_CUDA(OP)                   \
   OP(activation, ActivationArgs)             \
   OP(attention, AttentionArgs)               \
+  OP(causal_conv, CausalConvArgs)            \
+  OP(delta_rule, DeltaRuleArgs)              \
   OP(device_sample, DeviceSampleArgs)        \
   OP(embedding, EmbeddingArgs)               \
   OP(gated_activation, GatedActivationArgs)  \
   OP(gated_linear, GatedLinearArgs)          \
   OP(grouped_linear, GroupedLinearArgs)      \
+  OP(latent_kv, LatentKvArgs)                \
   OP(layer_norm, LayerNormArgs)              \
   OP(linear, LinearArgs)                     \
   OP(norm_gated_linear, NormGatedLinearArgs) \
@@ -55,17 +58,14 @@
   OP(route_experts, RouteExpertsArgs)        \
   OP(row_gather, RowGatherArgs)              \
   OP(row_gather_sum, RowGatherSumArgs)       \
+  OP(sigmoid_gate, SigmoidGateArgs)          \
   OP(slot_state, SlotStateArgs)              \
   OP(soft_cap, SoftCapArgs)
 
 #define HR_OPS(OP)                       \
   HR_OPS_ON_CUDA(OP)                     \
-  OP(causal_conv, CausalConvArgs)        \
-  OP(delta_rule, DeltaRuleArgs)          \
   OP(full_attention, FullAttentionArgs)  \
-  OP(latent_kv, LatentKvArgs)            \
   OP(lora_linear, LoraLinearArgs)        \
   OP(row_scatter_add, RowScatterAddArgs) \
   OP(sample, SampleArgs)                 \
-  OP(sigmoid_gate, SigmoidGateArgs)      \
   OP(token_logprobs, TokenLogprobsArgs)

@@ -8,9 +8,9 @@ ops_room(attention
   CUDA
     attention_cuda.cu attention_tensor_map.cu cuda_d64.cu cuda_d80.cu cuda_d96.cu cuda_d128.cu cuda_d256.cu
     rope_attention_cuda.cu rope_attention_cuda_d64.cu rope_attention_cuda_d128.cu rope_attention_cuda_d256.cu
-    rope_kv_cuda.cu
+    rope_kv_cuda.cu latent_attention_cuda.cu latent_kv_cuda.cu
   TESTS
-    attention_test.cc attention_cuda_test.cc full_attention_test.cc latent_kv_test.cc rope_attention_cuda_test.cc rope_kv_test.cc rope_kv_cuda_test.cc
+    attention_test.cc attention_cuda_test.cc full_attention_test.cc latent_kv_test.cc latent_cuda_test.cc rope_attention_cuda_test.cc rope_kv_test.cc rope_kv_cuda_test.cc
     plan_test.cc page_test.cc cpu_amx_emulated.cc
   GPU_WORDS
     plan_test.cc page_test.cc)

@@ -11,11 +11,13 @@ void attention_cuda_d80(OpContext& context, const AttentionArgs& args);
 void attention_cuda_d96(OpContext& context, const AttentionArgs& args);
 void attention_cuda_d128(OpContext& context, const AttentionArgs& args);
 void attention_cuda_d256(OpContext& context, const AttentionArgs& args);
+void attention_cuda_latents(OpContext& context, const AttentionArgs& args);
+bool latent_attention_fits(const DeviceTraits& traits, const AttentionArgs& args);
 
 namespace {
 
 constexpr int kThreads = 128;
-constexpr int kHeadDimMax = 512;
+constexpr int kHeadDimMax = 640;
 constexpr int kDimsPerThread = kHeadDimMax / kThreads;
 
 // The largest of the threads' values, on every thread.
@@ -43,6 +45,7 @@ __device__ void attend_row(const gpu::AttentionArguments<T>& args, const Attenti
   const int32_t kv_head = head / args.group;
   const int32_t position = tile.position + r;
   const int64_t at = static_cast<int64_t>(head) * args.head_dim;
+  const int64_t out_at = static_cast<int64_t>(head) * args.value_dim;
   __syncthreads();
   for (int d = thread; d < args.head_dim; d += kThreads) {
     q[d] = gpu::to_float(args.q.row(tile.row_first + r)[at + d]);
@@ -73,15 +76,15 @@ __device__ void attend_row(const gpu::AttentionArguments<T>& args, const Attenti
       const T* v = args.values + args.key_offset(tile.block_table, from + j, kv_head);
       for (int i = 0; i < kDimsPerThread; ++i) {
         const int d = thread + i * kThreads;
-        if (d < args.head_dim) sums[i] += weights[j] * gpu::to_float(v[d]);
+        if (d < args.value_dim) sums[i] += weights[j] * gpu::to_float(v[d]);
       }
     }
     __syncthreads();
   }
   for (int i = 0; i < kDimsPerThread; ++i) {
     const int d = thread + i * kThreads;
-    if (d < args.head_dim) {
-      args.out.row(tile.row_first + r)[at + d] = gpu::from_float<T>(sums[i] / total);
+    if (d < args.value_dim) {
+      args.out.row(tile.row_first + r)[out_at + d] = gpu::from_float<T>(sums[i] / total);
     }
   }
 }
@@ -102,8 +105,8 @@ __global__ void __launch_bounds__(kThreads)
   }
   for (int32_t row = header.row_count + static_cast<int32_t>(blockIdx.x); row < rows;
        row += gridDim.x) {
-    T* const out = args.out.row(row) + static_cast<int64_t>(blockIdx.y) * args.head_dim;
-    for (int d = static_cast<int>(threadIdx.x); d < args.head_dim; d += kThreads) {
+    T* const out = args.out.row(row) + static_cast<int64_t>(blockIdx.y) * args.value_dim;
+    for (int d = static_cast<int>(threadIdx.x); d < args.value_dim; d += kThreads) {
       out[d] = gpu::from_float<T>(0.0f);
     }
   }
@@ -124,10 +127,15 @@ void run_reference(OpContext& context, const AttentionArgs& args) {
   });
 }
 
+// Values that are parts of keys, plain elements of this type.
+bool plain_latents(const KvLayerView& kv, DType dtype) {
+  return kv.v_aliases_k && !has_scales(kv.k_format) && kv_element(kv.k_format) == dtype;
+}
+
 bool any(const DeviceTraits& traits, const AttentionArgs& args) {
   return traits.kind == DeviceKind::kCuda && args.plan != nullptr &&
-         args.kv.keys == KeyLayout::kRows && alike_and_plain(args.kv, args.q.dtype) &&
-         args.kv.k_dim <= kHeadDimMax;
+         args.kv.keys == KeyLayout::kRows && args.kv.k_dim <= kHeadDimMax &&
+         (alike_and_plain(args.kv, args.q.dtype) || plain_latents(args.kv, args.q.dtype));
 }
 
 // The copy engine and the tensor cores: 16-bit types, rows and pages on 16 bytes.
@@ -135,7 +143,7 @@ template <int32_t kDim>
 bool fast(const DeviceTraits& traits, const AttentionArgs& args) {
   const KvLayerView& kv = args.kv;
   return any(traits, args) && traits.compute_capability == 90 && kv.k_dim == kDim &&
-         kv.k_format != KvFormat::kF32 && kv.block_tokens == 16 &&
+         !kv.v_aliases_k && kv.k_format != KvFormat::kF32 && kv.block_tokens == 16 &&
          args.q.columns() / kDim / kv.kv_heads <= prefill_tile_rows(kDim) &&
          gpu::rows_aligned(args.q) && gpu::rows_aligned(args.out) &&
          gpu::multiple_of_access(kv.base) && kv.block_stride % gpu::kAccessBytes == 0 &&
@@ -148,6 +156,7 @@ constexpr std::array kKernels = {
     Kernel<AttentionArgs>{"attention/cuda/d96", fast<96>, attention_cuda_d96},
     Kernel<AttentionArgs>{"attention/cuda/d128", fast<128>, attention_cuda_d128},
     Kernel<AttentionArgs>{"attention/cuda/d256", fast<256>, attention_cuda_d256},
+    Kernel<AttentionArgs>{"attention/cuda/latents", latent_attention_fits, attention_cuda_latents},
     Kernel<AttentionArgs>{.name = "attention/cuda/reference",
                           .supports = any,
                           .run = run_reference,

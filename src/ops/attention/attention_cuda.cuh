@@ -17,6 +17,7 @@ struct AttentionArguments {
   int64_t block_stride;  // elements
   int32_t block_tokens;
   int32_t kv_heads, group, head_dim;  // group: query heads of a key head
+  int32_t value_dim;
   float scale;
   float soft_cap;      // 0 = none
   ScoreScale scores;   // both, in base 2
@@ -84,12 +85,13 @@ AttentionArguments<T> attention_arguments(const AttentionArgs& args, float* part
   return {.q = rows_of<T>(args.q),
           .out = rows_of<T>(args.out),
           .keys = reinterpret_cast<const T*>(kv.base),
-          .values = reinterpret_cast<const T*>(kv.base + kv.v_offset),
+          .values = reinterpret_cast<const T*>(kv.base + (kv.v_aliases_k ? 0 : kv.v_offset)),
           .block_stride = kv.block_stride / kBytes,
           .block_tokens = kv.block_tokens,
           .kv_heads = kv.kv_heads,
           .group = static_cast<int32_t>(args.q.columns() / kv.k_dim / kv.kv_heads),
           .head_dim = kv.k_dim,
+          .value_dim = kv.v_dim,
           .scale = args.scale,
           .soft_cap = args.soft_cap,
           .scores = ScoreScale::of(args.scale, args.soft_cap),

@@ -10,9 +10,10 @@ void check_args(const LatentKvArgs& args) {
   const int64_t tokens = args.kv.rows();
   const int64_t rotated = int64_t{cache.k_dim} - cache.v_dim;
   CHECK(cache.kv_heads == 1 && cache.v_aliases_k && rotated > 0 && rotated % 2 == 0);
-  CHECK((args.kv.shape == Shape{tokens, cache.k_dim}) && args.kv.dtype == DType::kF32);
-  CHECK(args.heads > 0 && args.q.rows() == tokens && args.q.dtype == DType::kF32);
+  CHECK((args.kv.shape == Shape{tokens, cache.k_dim}));
+  CHECK(args.heads > 0 && args.q.rows() == tokens && args.q.dtype == args.kv.dtype);
   CHECK(args.q.columns() % args.heads == 0 && args.q.columns() / args.heads >= rotated);
+  CHECK(args.queries.dtype == args.kv.dtype);
   CHECK((args.queries.shape == Shape{tokens, int64_t{args.heads} * cache.k_dim}));
   CHECK(args.cos.columns() == rotated / 2 && args.cos.shape == args.sin.shape);
   CHECK(args.norm != nullptr && static_cast<int64_t>(args.slots.size()) == tokens);
@@ -21,7 +22,7 @@ void check_args(const LatentKvArgs& args) {
 }  // namespace
 
 const KernelSet<LatentKvArgs>& latent_kv_kernels() {
-  static const KernelSet<LatentKvArgs> set({latent_kv_cpu_kernels()});
+  static const KernelSet<LatentKvArgs> set({latent_kv_cuda_kernels(), latent_kv_cpu_kernels()});
   return set;
 }
 

@@ -6,6 +6,7 @@
 #include <utility>
 #include <vector>
 
+#include "ops/attention/latent_plan.h"
 #include "tensor/arena_places.h"
 
 namespace headrace {
@@ -33,6 +34,11 @@ int32_t group_of(const AttentionPlanShape& shape) { return shape.query_heads / s
 bool takes_decode_tiles(const AttentionPlanShape& shape, int32_t row_count) {
   return !shape.batch_invariant && fits_decode_tiles(shape) &&
          int64_t{row_count} * group_of(shape) <= kDecodeRowsMax;
+}
+
+// Of a prefill tile.
+int32_t prompt_tile_rows(const AttentionPlanShape& shape) {
+  return shape.latents ? kLatentTileRows : prefill_tile_rows(shape.head_dim);
 }
 
 // Query positions of a tile.
@@ -110,7 +116,7 @@ std::vector<AttentionTileWork> cut_prompts(const AttentionPlanShape& shape,
       bytes = 0;
     }
     bytes += more;
-    cut_rows(shape, prompt, prefill_tile_rows(shape.head_dim), tiles);
+    cut_rows(shape, prompt, prompt_tile_rows(shape), tiles);
   }
   longest_first(std::span(tiles).subspan(section));
   return tiles;
@@ -271,8 +277,7 @@ PlanCounts counts_max(const AttentionPlanShape& shape) {
   // A sequence has decode tiles for kDecodeRowsMax rows at most.
   const int64_t decode_tiles =
       std::min(rows, rows / tile_positions(decode_tile_rows(shape), group) + sequences);
-  const int64_t prefill_tiles =
-      rows / tile_positions(prefill_tile_rows(shape.head_dim), group) + sequences;
+  const int64_t prefill_tiles = rows / tile_positions(prompt_tile_rows(shape), group) + sequences;
   return {.decode_tiles = decode_tiles + decode_splits,
           .prefill_tiles = prefill_tiles + prompt_splits,
           .decode_merges = decode_splits,
@@ -335,11 +340,11 @@ int32_t decode_tile_rows(const AttentionPlanShape& shape) {
 }
 
 bool fits_decode_tiles(const AttentionPlanShape& shape) {
-  return group_of(shape) <= kDecodeTileRowsMax;
+  return !shape.latents && group_of(shape) <= kDecodeTileRowsMax;
 }
 
 bool splits_prompts(const AttentionPlanShape& shape) {
-  return shape.split_prompts && !shape.batch_invariant;
+  return shape.split_prompts && !shape.batch_invariant && !shape.latents;
 }
 
 int64_t attention_plan_bytes(const AttentionPlanShape& shape) {
@@ -349,6 +354,7 @@ int64_t attention_plan_bytes(const AttentionPlanShape& shape) {
 }
 
 int64_t attention_partial_bytes(const AttentionPlanShape& shape) {
+  if (shape.latents) return latent_partial_bytes(shape);
   return decode_partial_bytes(shape) + prefill_partial_bytes(shape);
 }
 

@@ -26,6 +26,7 @@ inline constexpr int32_t kPrefillSteps = 128;
 // computes, of which heads of 64 leave registers for three.
 constexpr int32_t prefill_tile_rows(int32_t head_dim) { return head_dim == 64 ? 192 : 128; }
 inline constexpr int32_t kDecodeTileRowsMax = 16;
+inline constexpr int32_t kLatentTileRows = 16;
 // Of a prefill tile that is merged: warpgroups that compute, each on its own.
 inline constexpr int32_t kPrefillParts = 3;
 // Floats of a prefill tile's partial result, a row: sums, and 8 of the softmax's state in the four
@@ -53,6 +54,9 @@ struct AttentionPlanShape {
   // Where a step's prompts have fewer tiles than there are multiprocessors (a chunk of a prompt
   // behind a long context), their keys are shared out too. Not with batch_invariant.
   bool split_prompts = false;
+  // Values are parts of keys, one for all heads (latent_plan.h): all rows take prefill tiles of
+  // kLatentTileRows rows, which the kernel shares out itself.
+  bool latents = false;
   // Keys and values, in 16 bits, of the prompts whose tiles are handed out longest first before
   // those of others are; 0: no sections.
   int64_t section_bytes = kAttentionSectionBytes;

@@ -7,9 +7,9 @@ namespace {
 
 void check_args(const CausalConvArgs& args) {
   const Shape& shape = args.out.shape;
-  CHECK(args.out.dtype == DType::kF32 && args.x.dtype == DType::kF32 && args.x.shape == shape);
+  CHECK(args.out.dtype == args.x.dtype && args.x.shape == shape);
   for (const ConstTensorView& gate : {args.before, args.behind}) {
-    CHECK(gate.data == nullptr || (gate.dtype == DType::kF32 && gate.shape == shape));
+    CHECK(gate.data == nullptr || (gate.dtype == args.x.dtype && gate.shape == shape));
   }
   CHECK(args.taps >= 2 && args.weight != nullptr);
   for (const StateSequence& sequence : args.states.sequences) {
@@ -21,7 +21,8 @@ void check_args(const CausalConvArgs& args) {
 }  // namespace
 
 const KernelSet<CausalConvArgs>& causal_conv_kernels() {
-  static const KernelSet<CausalConvArgs> set({causal_conv_cpu_kernels()});
+  static const KernelSet<CausalConvArgs> set(
+      {causal_conv_cuda_kernels(), causal_conv_cpu_kernels()});
   return set;
 }
 
@@ -37,7 +38,7 @@ OpCost op_cost(const CausalConvArgs& args) {
 
 void causal_conv(OpContext& context, const CausalConvArgs& args) {
   check_args(args);
-  if (args.states.sequences.empty()) return;
+  if (args.states.empty()) return;
   run_op(context, causal_conv_kernels(), args);
 }
 

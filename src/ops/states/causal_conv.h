@@ -11,15 +11,17 @@ namespace headrace {
 enum class ConvActivation : uint8_t { kNone, kSilu };
 
 struct CausalConvArgs {
-  ConstTensorView x;       // [T, C] f32
-  ConstTensorView before;  // [T, C] f32, or no data
-  ConstTensorView behind;  // [T, C] f32, or no data
+  ConstTensorView x;       // [T, C], of the activation type
+  ConstTensorView before;  // [T, C] of x's type, or no data
+  ConstTensorView behind;  // [T, C] of x's type, or no data
   const float* weight;     // [taps, C]
   const float* bias;       // [C] or null
   int32_t taps = 0;
   ConvActivation activation = ConvActivation::kNone;
   StateView states;  // [taps - 1, C] f32, the oldest first
-  TensorView out;    // [T, C] f32; may be x, before or behind. Rows of no sequence are not written
+  // [T, C] of x's type; apart from the others, or (CPU) x, before or behind. Rows of no sequence
+  // are not written.
+  TensorView out;
 };
 
 constexpr int64_t causal_conv_state_bytes(int32_t taps, int64_t channels) {
@@ -31,5 +33,6 @@ void causal_conv(OpContext& context, const CausalConvArgs& args);
 OpCost op_cost(const CausalConvArgs& args);
 const KernelSet<CausalConvArgs>& causal_conv_kernels();
 KernelTable<CausalConvArgs> causal_conv_cpu_kernels();
+KernelTable<CausalConvArgs> causal_conv_cuda_kernels();
 
 }  // namespace headrace

@@ -13,9 +13,8 @@ void check_args(const DeltaRuleArgs& args) {
   CHECK((args.z.shape == Shape{rows, heads.values()}));
   CHECK((args.qkv.shape == Shape{rows, heads.qkv()}));
   CHECK((args.gates.shape == Shape{rows, 2 * heads.value_heads}));
-  for (const DType dtype : {args.qkv.dtype, args.gates.dtype, args.z.dtype, args.out.dtype}) {
-    CHECK(dtype == DType::kF32);
-  }
+  CHECK(args.gates.dtype == DType::kF32);
+  CHECK(args.z.dtype == args.qkv.dtype && args.out.dtype == args.qkv.dtype);
   for (const StateSequence& sequence : args.states.sequences) {
     CHECK(sequence.row_first >= 0 && sequence.row_count > 0 &&
           sequence.row_first + sequence.row_count <= rows);
@@ -25,7 +24,7 @@ void check_args(const DeltaRuleArgs& args) {
 }  // namespace
 
 const KernelSet<DeltaRuleArgs>& delta_rule_kernels() {
-  static const KernelSet<DeltaRuleArgs> set({delta_rule_cpu_kernels()});
+  static const KernelSet<DeltaRuleArgs> set({delta_rule_cuda_kernels(), delta_rule_cpu_kernels()});
   return set;
 }
 
@@ -44,7 +43,7 @@ OpCost op_cost(const DeltaRuleArgs& args) {
 
 void delta_rule(OpContext& context, const DeltaRuleArgs& args) {
   check_args(args);
-  if (args.states.sequences.empty()) return;
+  if (args.states.empty()) return;
   run_op(context, delta_rule_kernels(), args);
 }
 

@@ -32,9 +32,10 @@ struct DeltaHeads {
 
 struct DeltaRuleArgs {
   DeltaHeads heads;
-  TensorView qkv;        // [T, heads.qkv()] f32: q, k, v. q and k are left normalised
-  TensorView gates;      // [T, 2 value_heads] f32: b, a; left as beta, decay
-  ConstTensorView z;     // [T, heads.values()] f32
+  // [T, heads.qkv()] of the activation type: q, k, v. A CPU leaves q and k normalised.
+  TensorView qkv;
+  TensorView gates;      // [T, 2 value_heads] f32: b, a; a CPU leaves beta, decay
+  ConstTensorView z;     // [T, heads.values()] of qkv's type
   const float* rate;     // [value_heads], negative
   const float* dt_bias;  // [value_heads]
   const float* norm;     // [dv]
@@ -42,7 +43,8 @@ struct DeltaRuleArgs {
   // f32, by value head, in blocks of kDeltaColumns columns of dv (the last may be narrower):
   // [dk, columns], dense.
   StateView states;
-  TensorView out;  // [T, heads.values()] f32. Rows of no sequence are not written
+  // [T, heads.values()] of qkv's type; may be v. A CPU does not write rows of no sequence.
+  TensorView out;
 };
 
 inline constexpr int64_t kDeltaColumns = 32;
@@ -52,5 +54,6 @@ void delta_rule(OpContext& context, const DeltaRuleArgs& args);
 OpCost op_cost(const DeltaRuleArgs& args);
 const KernelSet<DeltaRuleArgs>& delta_rule_kernels();
 KernelTable<DeltaRuleArgs> delta_rule_cpu_kernels();
+KernelTable<DeltaRuleArgs> delta_rule_cuda_kernels();
 
 }  // namespace headrace

@@ -28,15 +28,29 @@ struct StateSequence {
   std::span<const StateCopy> saves;  // ascending, tokens in (position, position + row_count]
 };
 
+// The same for a GPU, where a step's sequences and saves lie in its memory.
+struct DeviceStateSequence {
+  int32_t row_first, row_count, position, entry;
+  int32_t save_first, save_count;  // of DeviceStates::saves
+};
+struct DeviceStates {
+  const DeviceStateSequence* sequences = nullptr;  // [count], of every row one
+  const StateCopy* saves = nullptr;
+  int32_t count = 0;
+  int32_t rows_max = 0;  // of a sequence
+};
+
 // What an op has of all entries.
 struct StateView {
   std::byte* base = nullptr;  // its part of entry 0; aligned to 64 bytes
   int64_t stride = 0;         // bytes from an entry to the next
   std::span<const StateSequence> sequences;
+  DeviceStates on_device = {};  // in place of `sequences`, on a GPU
 
+  bool empty() const { return sequences.empty() && on_device.count == 0; }
   float* at(int32_t entry) const { return reinterpret_cast<float*>(base + entry * stride); }
   // What lies `bytes` behind the front.
-  StateView behind(int64_t bytes) const { return {base + bytes, stride, sequences}; }
+  StateView behind(int64_t bytes) const { return {base + bytes, stride, sequences, on_device}; }
 };
 
 }  // namespace headrace

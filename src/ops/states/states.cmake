@@ -3,7 +3,8 @@ ops_room(states
   SOURCES
     causal_conv.cc causal_conv_cpu.cc causal_conv_cpu_avx2.cc causal_conv_cpu_avx512.cc
     delta_rule.cc delta_rule_cpu.cc delta_rule_cpu_avx2.cc delta_rule_cpu_avx512.cc
-  TESTS causal_conv_test.cc delta_rule_test.cc)
+  CUDA causal_conv_cuda.cu delta_rule_cuda.cu
+  TESTS causal_conv_test.cc delta_rule_test.cc states_cuda_test.cc)
 
 foreach(op causal_conv delta_rule)
   ops_compile_for(states "${avx2_flags}" ${op}_cpu_avx2.cc)

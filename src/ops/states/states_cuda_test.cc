@@ -1,0 +1,229 @@
+// causal_conv and delta_rule on a GPU beside the CPU's: sequences that begin and that go on, of one
+// row and of several tiles of rows, with states saved on the way.
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <vector>
+
+#include "ops/cuda_fixture.h"
+#include "ops/states/causal_conv.h"
+#include "ops/states/delta_rule.h"
+
+namespace headrace {
+namespace {
+
+constexpr int32_t kEntries = 9;
+constexpr int32_t kUntouched = 8;  // of no sequence
+
+// The sequences of a step, and the same as a GPU reads them.
+struct StateSteps {
+  std::vector<StateSequence> sequences;
+  std::vector<StateCopy> saves;
+
+  static StateSteps mixed() {
+    StateSteps steps;
+    steps.saves = {{1, 4}, {20, 5}, {140, 6}, {141, 7}};
+    const std::span<const StateCopy> saves(steps.saves);
+    steps.sequences = {{0, 40, 0, 0, saves.subspan(0, 2)},
+                       {40, 1, 7, 1, {}},
+                       {41, 2, 1, 2, {}},
+                       {43, 37, 104, 3, saves.subspan(2, 2)}};
+    return steps;
+  }
+  // As recorded steps have them.
+  static StateSteps decodes() {
+    StateSteps steps;
+    steps.sequences = {{0, 1, 0, 0, {}}, {1, 1, 1, 1, {}}, {2, 1, 2, 2, {}}, {3, 1, 300, 3, {}}};
+    return steps;
+  }
+  int32_t rows() const { return sequences.back().row_first + sequences.back().row_count; }
+  int32_t rows_max() const {
+    int32_t most = 0;
+    for (const StateSequence& sequence : sequences) most = std::max(most, sequence.row_count);
+    return most;
+  }
+  std::vector<DeviceStateSequence> for_device() const {
+    std::vector<DeviceStateSequence> all;
+    for (const StateSequence& s : sequences) {
+      const auto first = s.saves.empty() ? 0 : static_cast<int32_t>(s.saves.data() - saves.data());
+      all.push_back({s.row_first, s.row_count, s.position, s.entry, first,
+                     static_cast<int32_t>(s.saves.size())});
+    }
+    return all;
+  }
+};
+
+// States of all entries, on the host and on the device.
+class StatesOnBoth {
+ public:
+  StatesOnBoth(TestDevice& cuda, Rng& rng, int64_t bytes, const StateSteps& steps)
+      : floats_((bytes + 63) / 64 * 16),
+        host_(random_floats(rng, kEntries * floats_)),
+        before_(host_),
+        device_(cuda, host_),
+        sequences_(cuda, steps.for_device()),
+        saves_(cuda, steps.saves.empty() ? std::vector<StateCopy>(1) : steps.saves),
+        steps_(steps) {}
+
+  StateView on_host() {
+    return {reinterpret_cast<std::byte*>(host_.data()), floats_ * 4, steps_.sequences};
+  }
+  StateView on_device() {
+    return {.base = reinterpret_cast<std::byte*>(device_.data()),
+            .stride = floats_ * 4,
+            .sequences = {},
+            .on_device = {.sequences = sequences_.data(),
+                          .saves = saves_.data(),
+                          .count = static_cast<int32_t>(steps_.sequences.size()),
+                          .rows_max = steps_.rows_max()}};
+  }
+  void expect_alike(double tolerance) {
+    const std::vector<float> device = device_.read();
+    expect_near(device, host_, tolerance, tolerance);
+    for (int64_t i = kUntouched * floats_; i < std::ssize(device); ++i) {
+      ASSERT_EQ(device[static_cast<size_t>(i)], before_[static_cast<size_t>(i)]);
+    }
+  }
+
+ private:
+  const int64_t floats_;  // of an entry
+  std::vector<float> host_;
+  const std::vector<float> before_;
+  CudaArray<float> device_;
+  CudaArray<DeviceStateSequence> sequences_;
+  CudaArray<StateCopy> saves_;
+  const StateSteps& steps_;
+};
+
+struct ConvCase {
+  int32_t taps;
+  int64_t channels;
+  bool gates, bias;
+  ConvActivation activation;
+};
+
+void run_conv(TestDevice& cuda, const ConvCase& c, const StateSteps& steps, DType dtype) {
+  Rng rng(static_cast<uint64_t>(c.taps));
+  const int64_t rows = steps.rows();
+  std::vector<float> x = rounded_floats(rng, dtype, rows * c.channels);
+  std::vector<float> before = rounded_floats(rng, dtype, rows * c.channels);
+  std::vector<float> behind = rounded_floats(rng, dtype, rows * c.channels);
+  const std::vector<float> weight = random_floats(rng, c.taps * c.channels);
+  const std::vector<float> bias = random_floats(rng, c.channels);
+  StatesOnBoth states(cuda, rng, causal_conv_state_bytes(c.taps, c.channels), steps);
+  std::vector<float> expected(static_cast<size_t>(rows * c.channels));
+  const auto gate = [&](std::vector<float>& values) {
+    return c.gates ? ConstTensorView(host_view(values, rows, c.channels)) : ConstTensorView();
+  };
+  CausalConvArgs args{.x = host_view(x, rows, c.channels),
+                      .before = gate(before),
+                      .behind = gate(behind),
+                      .weight = weight.data(),
+                      .bias = c.bias ? bias.data() : nullptr,
+                      .taps = c.taps,
+                      .activation = c.activation,
+                      .states = states.on_host(),
+                      .out = host_view(expected, rows, c.channels)};
+  TestDevice cpu = TestDevice::cpu(2);
+  OpContext on_cpu = cpu.context();
+  causal_conv(on_cpu, args);
+
+  const CudaMatrix x_on(cuda, dtype, rows, c.channels, 5, &x),
+      before_on(cuda, dtype, rows, c.channels, 3, &before),
+      behind_on(cuda, dtype, rows, c.channels, 0, &behind),
+      out(cuda, dtype, rows, c.channels, 7, nullptr);
+  const CudaArray<float> weight_on(cuda, weight), bias_on(cuda, bias);
+  args.x = x_on.view();
+  if (c.gates) args.before = before_on.view();
+  if (c.gates) args.behind = behind_on.view();
+  args.weight = weight_on.data();
+  if (c.bias) args.bias = bias_on.data();
+  args.states = states.on_device();
+  args.out = out.view();
+  OpContext context = cuda.context();
+  causal_conv(context, args);
+  expect_near(out.read(), expected, 2 * unit_of(dtype), 1e-4);
+  states.expect_alike(1e-5);
+}
+
+TEST(StatesCuda, ConvolutionsAreTheCpus) {
+  HR_CUDA_DEVICE_OR_SKIP(cuda);
+  for (const StateSteps& steps : {StateSteps::mixed(), StateSteps::decodes()}) {
+    for (const DType dtype : {DType::kF32, DType::kBF16, DType::kF16}) {
+      SCOPED_TRACE(testing::Message() << steps.rows() << " rows " << dtype_name(dtype));
+      run_conv(cuda, {3, 40, true, false, ConvActivation::kNone}, steps, dtype);
+      run_conv(cuda, {4, 600, false, false, ConvActivation::kSilu}, steps, dtype);
+      run_conv(cuda, {2, 128, false, true, ConvActivation::kSilu}, steps, dtype);
+    }
+  }
+}
+
+void run_delta(TestDevice& cuda, const DeltaHeads& heads, const StateSteps& steps, DType dtype) {
+  Rng rng(static_cast<uint64_t>(heads.key_dim));
+  const int64_t rows = steps.rows();
+  std::vector<float> qkv = rounded_floats(rng, dtype, rows * heads.qkv());
+  std::vector<float> gates = random_floats(rng, rows * 2 * heads.value_heads);
+  std::vector<float> z = rounded_floats(rng, dtype, rows * heads.values());
+  std::vector<float> rate = random_floats(rng, heads.value_heads);
+  for (float& value : rate) value = -std::exp(value);
+  const std::vector<float> dt_bias = random_floats(rng, heads.value_heads);
+  const std::vector<float> norm = random_floats(rng, heads.value_dim);
+  StatesOnBoth states(cuda, rng, heads.state_bytes(), steps);
+  const CudaMatrix qkv_on(cuda, dtype, rows, heads.qkv(), 8, &qkv),
+      gates_on(cuda, DType::kF32, rows, 2 * heads.value_heads, 1, &gates),
+      z_on(cuda, dtype, rows, heads.values(), 0, &z),
+      out(cuda, dtype, rows, heads.values(), 6, nullptr);
+  const CudaArray<float> rate_on(cuda, rate), dt_bias_on(cuda, dt_bias), norm_on(cuda, norm);
+
+  std::vector<float> expected(static_cast<size_t>(rows * heads.values()));
+  TestDevice cpu = TestDevice::cpu(2);
+  OpContext on_cpu = cpu.context();
+  DeltaRuleArgs args{.heads = heads,
+                     .qkv = host_view(qkv, rows, heads.qkv()),
+                     .gates = host_view(gates, rows, 2 * heads.value_heads),
+                     .z = host_view(z, rows, heads.values()),
+                     .rate = rate.data(),
+                     .dt_bias = dt_bias.data(),
+                     .norm = norm.data(),
+                     .norm_eps = 1e-6f,
+                     .states = states.on_host(),
+                     .out = host_view(expected, rows, heads.values())};
+  delta_rule(on_cpu, args);
+
+  args.qkv = qkv_on.view();
+  args.gates = gates_on.view();
+  args.z = z_on.view();
+  args.rate = rate_on.data();
+  args.dt_bias = dt_bias_on.data();
+  args.norm = norm_on.data();
+  args.states = states.on_device();
+  args.out = out.view();
+  OpContext context = cuda.context();
+  delta_rule(context, args);
+  // What is read is rounded once, before it is normed.
+  const double tolerance = dtype == DType::kF32 ? 1e-4 : 4 * unit_of(dtype);
+  expect_near(out.read(), expected, tolerance, tolerance);
+  states.expect_alike(1e-4);
+}
+
+TEST(StatesCuda, TheDeltaRuleIsTheCpus) {
+  HR_CUDA_DEVICE_OR_SKIP(cuda);
+  for (const StateSteps& steps : {StateSteps::mixed(), StateSteps::decodes()}) {
+    for (const DType dtype : {DType::kF32, DType::kBF16, DType::kF16}) {
+      for (const DeltaHeads& heads : std::vector<DeltaHeads>{
+               {.key_heads = 2, .value_heads = 4, .key_dim = 16, .value_dim = 32},
+               {.key_heads = 1, .value_heads = 1, .key_dim = 24, .value_dim = 40},
+               {.key_heads = 2, .value_heads = 2, .key_dim = 8, .value_dim = 12},
+               {.key_heads = 1, .value_heads = 3, .key_dim = 128, .value_dim = 128},
+               {.key_heads = 1, .value_heads = 2, .key_dim = 256, .value_dim = 64}}) {
+        SCOPED_TRACE(testing::Message() << heads.value_heads << " heads of " << heads.key_dim
+                                        << ", " << steps.rows() << " rows " << dtype_name(dtype));
+        run_delta(cuda, heads, steps, dtype);
+        if (testing::Test::HasFailure()) return;
+      }
+    }
+  }
+}
+
+}  // namespace
+}  // namespace headrace
