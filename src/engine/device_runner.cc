@@ -16,6 +16,7 @@
 #include "engine/runner_shape.h"
 #include "engine/scratch_poison.h"
 #include "engine/slot_table.h"
+#include "engine/state_storage.h"
 #include "engine/step_arena.h"
 #include "engine/step_recorder.h"
 #include "engine/step_stages.h"
@@ -34,27 +35,28 @@ constexpr int64_t kRecordedLayerBytes = 32 << 10;
 
 class DeviceRunner final : public Runner {
  public:
-  DeviceRunner(Device& device, const Model& model, KvStorage storage, ModelRunnerOptions options,
-               RunnerShape shape, StepArena arena, SampleResults results, DeviceSlots device_slots,
-               TokenMasks masks, RankLink link)
+  DeviceRunner(Device& device, const Model& model, KvStorage storage, StateStorage states,
+               ModelRunnerOptions options, RunnerShape shape, StepArena arena,
+               SampleResults results, DeviceSlots device_slots, TokenMasks masks, RankLink link)
       : device_(device),
         seat_(link),
         options_(std::move(options)),
         shape_(std::move(shape)),
         storage_(std::move(storage)),
+        states_(std::move(states)),
         stream_(device.create_stream()),
         page_moves_(device, storage_),
         arena_(std::move(arena)),
         results_(std::move(results)),
         device_slots_(std::move(device_slots)),
         masks_(std::move(masks)),
-        stages_(model, storage_, device_slots_, masks_, options_.taps),
+        stages_(model, storage_, states_, device_slots_, masks_, options_.taps),
         slots_(options_.max_num_seqs, static_cast<int32_t>(storage_.plan().groups.size()),
                shape_.slots.blocks_max),
         builder_(storage_.plan(), {0, model.spec().layer_count}, options_.keep_logit_rows),
         sampler_(options_.end_ids, model.spec().vocab_size, options_.max_num_seqs),
         acceptance_(options_.synthetic_acceptance),
-        writer_(arena_, shape_.attention, storage_, device_slots_) {}
+        writer_(arena_, shape_.attention, storage_, states_, device_slots_) {}
   ~DeviceRunner() override {
     (void)stream_->synchronize();
     (void)page_moves_.synchronize();
@@ -99,6 +101,7 @@ class DeviceRunner final : public Runner {
   const ModelRunnerOptions options_;
   const RunnerShape shape_;
   KvStorage storage_;
+  StateStorage states_;
   std::unique_ptr<Stream> stream_;
   PageMoves page_moves_;
   Workspace workspace_;
@@ -159,7 +162,7 @@ Status DeviceRunner::create_recorder() {
   if (poison_.has_value()) poison_->cover(scratch);
   recorder_ = std::make_unique<StepRecorder>(
       StepRecorder::Sources{device_, seat_.mesh(), options_.hooks, stages_, shape_.attention,
-                            arena_, results_, padding_},
+                            arena_, results_, padding_, states_.has_states()},
       Workspace(std::move(scratch)), shape_.graph_rows_max);
   trials_.emplace(device_, *stream_, recorder_->graphs(), padding_,
                   IdleTrials::Options{.gemms = options_.gemm_trials,
@@ -189,6 +192,7 @@ Ticket DeviceRunner::submit_forward(const StepPlan& plan) {
   step.timing = {.build_seconds = before_upload - before_build,
                  .upload_seconds = clock_.now_seconds() - before_upload};
   if (!plan.work.empty()) start_forward(submission);
+  states_.fork(plan, *stream_);
   return ticket;
 }
 
@@ -197,6 +201,7 @@ Status DeviceRunner::build(const StepPlan& plan, StepSubmission& submission) {
   HR_ASSIGN_OR_RETURN(const StepPlan* const mapped, storage_.map(plan, *stream_));
   slots_.update(*mapped);
   device_slots_.collect(*mapped);
+  states_.begin_step(plan, *stream_);
   const ForwardBatch batch = builder_.build(plan, slots_);
   StepInFlight& step = steps_[submission.ticket];
   step.logit_rows.assign(builder_.logit_rows().begin(), builder_.logit_rows().end());
@@ -411,9 +416,12 @@ Result<std::unique_ptr<Runner>> create_device_runner(Device& device, const Model
   HR_ASSIGN_OR_RETURN(DeviceSlots device_slots, DeviceSlots::create(device, shape.slots));
   HR_ASSIGN_OR_RETURN(TokenMasks masks,
                       TokenMasks::create(device, shape.mask_count, shape.slots.vocab_size));
+  HR_ASSIGN_OR_RETURN(
+      StateStorage states,
+      StateStorage::create(device, model.spec(), options.max_num_seqs, options.state_checkpoints));
   auto runner = std::make_unique<DeviceRunner>(
-      device, model, std::move(storage), std::move(options), std::move(shape), std::move(arena),
-      std::move(results), std::move(device_slots), std::move(masks), link);
+      device, model, std::move(storage), std::move(states), std::move(options), std::move(shape),
+      std::move(arena), std::move(results), std::move(device_slots), std::move(masks), link);
   HR_RETURN_IF_ERROR(runner->start());
   return std::unique_ptr<Runner>(std::move(runner));
 }

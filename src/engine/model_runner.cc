@@ -256,7 +256,7 @@ int64_t model_runner_bytes(Device& device, const Model& model, const KvPlan& pla
              ? device_runner_bytes(device, model, plan, options)
              : RankCompute::workspace_bytes({&device, &model}, options) +
                    (options.draft == nullptr ? 0 : Drafter::workspace_bytes(device, options)) +
-                   StateStorage::bytes(model.spec(), options.max_num_seqs,
+                   StateStorage::bytes(device, model.spec(), options.max_num_seqs,
                                        options.state_checkpoints);
 }
 

@@ -25,7 +25,7 @@ struct ModelRunnerOptions {
   int32_t max_num_batched_tokens = 0;
   int32_t max_model_len = 0;
   int32_t block_count = 0;
-  int32_t state_checkpoints = 0;  // CPU: of models that keep states, beside those of slots
+  int32_t state_checkpoints = 0;  // of models that keep states, beside those of slots
   // Below the pool: of each rank, with as many pages for all; empty: none.
   std::vector<std::shared_ptr<KvTiers>> tiers;
   KvMemoryKind kv_memory = KvMemoryKind::kPaged;

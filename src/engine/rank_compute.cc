@@ -49,7 +49,7 @@ Result<const StepPlan*> RankCompute::take_pages(const StepPlan& plan) {
   if (poisons_kv_) poison_new_pages(storage_, plan);
   HR_ASSIGN_OR_RETURN(const StepPlan* const mapped, storage_.map(plan, stream()));
   storage_.copy_pages(stream(), plan.copies);
-  states_.begin_step(plan);
+  states_.begin_step(plan, stream());
   return mapped;
 }
 
@@ -58,7 +58,7 @@ void RankCompute::forward(const StepPlan& plan, const ForwardBatch& batch, Layer
   with_states.states = states_.view();
   const auto layers = static_cast<size_t>(pass_->model().spec().layer_count);
   pass_->forward(with_states, storage_.layers().first(layers), taps);
-  states_.fork(plan);
+  states_.fork(plan, stream());
 }
 
 }  // namespace headrace

@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "engine/device_sampler.h"
+#include "engine/state_storage.h"
 #include "engine/step_scratch.h"
 #include "engine/token_masks.h"
 #include "kv/kv_demand.h"
@@ -14,6 +15,8 @@ namespace {
 constexpr int64_t kTopsPlanned = 20;
 // Logit biases of every slot that a step's arena holds without growing: the 300 of OpenAI's API.
 constexpr size_t kBiasesPlanned = 300;
+// Of a sequence in a step (PageSupply::plan_saves).
+constexpr size_t kSavesOfSequence = 2;
 
 std::vector<AttentionPlanShape> attention_shapes(const Device& device, const ModelSpec& spec,
                                                  const KvPlan& plan,
@@ -30,27 +33,32 @@ std::vector<AttentionPlanShape> attention_shapes(const Device& device, const Mod
                       .rows_max = options.max_num_batched_tokens,
                       .sequences_max = options.max_num_seqs,
                       .batch_invariant = device.traits().batch_invariant,
-                      .split_prompts = options.split_prompts});
+                      .split_prompts = options.split_prompts,
+                      .latents = kv.v_aliases_k});
   }
   return shapes;
 }
 
 // Every slot may get a new sequence of the greatest length. Penalties count the tokens of a prompt
 // of that length, beside those of a step.
-StepCounts planned_step(const KvPlan& plan, const ModelRunnerOptions& options) {
+StepCounts planned_step(const ModelSpec& spec, const KvPlan& plan,
+                        const ModelRunnerOptions& options) {
   const auto tokens = static_cast<size_t>(options.max_num_batched_tokens);
   const auto slots = static_cast<size_t>(options.max_num_seqs);
+  const size_t states = state_entry_bytes(spec) > 0 ? slots : 0;
   return {.tokens = tokens,
           .logit_rows = tokens + slots,
           .kept_rows = slots,
           .biases = kBiasesPlanned * slots,
           .entries = slots * static_cast<size_t>(peak_pages(plan.groups, options.max_model_len,
                                                             options.max_num_batched_tokens)),
-          .marks = static_cast<size_t>(options.max_model_len) + tokens};
+          .marks = static_cast<size_t>(options.max_model_len) + tokens,
+          .state_sequences = states,
+          .state_saves = kSavesOfSequence * states};
 }
 
 int64_t count_arena(const RunnerShape& shape) {
-  const auto parts_max = 18 + 2 * static_cast<int64_t>(shape.attention.size());
+  const auto parts_max = 20 + 2 * static_cast<int64_t>(shape.attention.size());
   ArenaPlaces places;
   StepParts::place(places, shape.attention, shape.step);
   return places.bytes_for(parts_max);
@@ -84,7 +92,7 @@ RunnerShape RunnerShape::plan(const Device& device, const Model& model, const Kv
                  .group_count = static_cast<int32_t>(plan.groups.size()),
                  .blocks_max = pages_for(options.max_model_len, plan.block_tokens),
                  .vocab_size = model.spec().vocab_size};
-  shape.step = planned_step(plan, options);
+  shape.step = planned_step(model.spec(), plan, options);
   shape.arena_bytes = count_arena(shape);
   shape.workspace_bytes = count_workspace(model, shape, options, options.max_num_batched_tokens);
   shape.graph_rows_max = recorded_rows_max(options);
@@ -92,6 +100,8 @@ RunnerShape RunnerShape::plan(const Device& device, const Model& model, const Kv
     shape.graph_workspace_bytes = count_workspace(model, shape, options, shape.graph_rows_max);
   }
   shape.result_rows = static_cast<int64_t>(shape.step.logit_rows);
+  shape.state_bytes =
+      StateStorage::bytes(device, model.spec(), options.max_num_seqs, options.state_checkpoints);
   shape.mask_count = options.max_num_seqs;
   shape.result_tops = kTopsPlanned * shape.result_rows;  // prompt tokens may be scored too
   return shape;
@@ -99,7 +109,7 @@ RunnerShape RunnerShape::plan(const Device& device, const Model& model, const Kv
 
 int64_t RunnerShape::device_bytes() const {
   ArenaPlaces places;
-  for (const int64_t bytes : {workspace_bytes, graph_workspace_bytes, arena_bytes}) {
+  for (const int64_t bytes : {workspace_bytes, graph_workspace_bytes, arena_bytes, state_bytes}) {
     places.take<std::byte>(static_cast<size_t>(bytes));
   }
   DeviceSlotParts::place(places, slots);

@@ -7,8 +7,10 @@
 
 namespace headrace {
 
-int64_t StateStorage::bytes(const ModelSpec& model, int32_t slots, int32_t checkpoints) {
-  return state_entry_bytes(model) * (int64_t{slots} + checkpoints);
+int64_t StateStorage::bytes(const Device& device, const ModelSpec& model, int32_t slots,
+                            int32_t checkpoints) {
+  const int padding = device.kind() == DeviceKind::kCuda ? 1 : 0;
+  return state_entry_bytes(model) * (int64_t{slots} + checkpoints + padding);
 }
 
 Result<StateStorage> StateStorage::create(Device& device, const ModelSpec& model, int32_t slots,
@@ -16,22 +18,22 @@ Result<StateStorage> StateStorage::create(Device& device, const ModelSpec& model
   const int64_t entry_bytes = state_entry_bytes(model);
   Buffer memory;
   if (entry_bytes > 0) {
-    auto allocated = device.allocate(bytes(model, slots, checkpoints));
+    auto allocated = device.allocate(bytes(device, model, slots, checkpoints));
     if (!allocated.ok()) {
       return allocated.status().with_context(
           fmt::format("states of {} sequences and {} checkpoints", slots, checkpoints));
     }
     memory = std::move(allocated).value();
   }
-  return StateStorage(device, std::move(memory), entry_bytes, slots);
+  return StateStorage(device, std::move(memory), entry_bytes, slots, slots + checkpoints);
 }
 
-void StateStorage::begin_step(const StepPlan& plan) {
+void StateStorage::begin_step(const StepPlan& plan, Stream& stream) {
   if (entry_bytes_ == 0) return;
   for (const Admission& admission : plan.admitted) {
     const int32_t entry = entry_of(admission.slot);
     if (admission.checkpoint) {
-      copy(entry_of(*admission.checkpoint), entry);
+      copy(stream, entry_of(*admission.checkpoint), entry);
     } else if (poisons_) {
       poison_entry(entry);
     }
@@ -56,13 +58,31 @@ void StateStorage::begin_step(const StepPlan& plan) {
   }
 }
 
-void StateStorage::fork(const StepPlan& plan) {
+void StateStorage::fork(const StepPlan& plan, Stream& stream) {
   if (entry_bytes_ == 0) return;
   for (const Work& work : plan.work) {
     for (const SampleTarget& target : work.also_sample) {
-      copy(entry_of(work.slot), entry_of(target.slot));
+      copy(stream, entry_of(work.slot), entry_of(target.slot));
     }
   }
+}
+
+void StateStorage::write(std::span<DeviceStateSequence> sequences,
+                         std::span<StateCopy> saves) const {
+  CHECK(sequences.size() >= sequences_.size() && saves.size() >= saves_.size());
+  int32_t next_save = 0;
+  for (size_t i = 0; i < sequences_.size(); ++i) {
+    const StateSequence& sequence = sequences_[i];
+    const auto count = static_cast<int32_t>(sequence.saves.size());
+    sequences[i] = {sequence.row_first, sequence.row_count, sequence.position,
+                    sequence.entry,     next_save,          count};
+    next_save += count;
+  }
+  int32_t row = 0;
+  if (!sequences_.empty()) row = sequences_.back().row_first + sequences_.back().row_count;
+  for (size_t i = sequences_.size(); i < sequences.size(); ++i) sequences[i] = padding(row++, 1);
+  std::copy(saves_.begin(), saves_.end(), saves.begin());
+  std::fill(saves.begin() + static_cast<ptrdiff_t>(saves_.size()), saves.end(), StateCopy());
 }
 
 void StateStorage::poison() {
@@ -77,11 +97,12 @@ void StateStorage::poison_entry(int32_t entry) {
   std::memset(memory_.data() + entry * entry_bytes_, 0xff, static_cast<size_t>(entry_bytes_));
 }
 
-// Pieces of what a core writes in some tens of microseconds.
-void StateStorage::copy(int32_t from, int32_t to) {
+// On a CPU, pieces of what a core writes in some tens of microseconds.
+void StateStorage::copy(Stream& stream, int32_t from, int32_t to) {
   constexpr int64_t kPieceBytes = 256 << 10;
   const std::byte* const source = memory_.data() + from * entry_bytes_;
   std::byte* const target = memory_.data() + to * entry_bytes_;
+  if (device_->kind() == DeviceKind::kCuda) return stream.copy(target, source, entry_bytes_);
   const int64_t pieces = (entry_bytes_ + kPieceBytes - 1) / kPieceBytes;
   device_->pool().parallel_for(pieces, 1, [&](int64_t first, int64_t last) {
     const int64_t begin = first * kPieceBytes, end = std::min(last * kPieceBytes, entry_bytes_);

@@ -25,8 +25,12 @@ int32_t StepRecorder::padded_rows(const StepPlan& plan) const {
 Result<StepGraphs::Recording> StepRecorder::record(int32_t rows) {
   const auto count = static_cast<size_t>(rows);
   ArenaPlaces places;
-  const StepParts parts =
-      StepParts::place(places, sources_.attention, {.tokens = count, .logit_rows = count});
+  const size_t of_states = sources_.keeps_states ? count : 0;
+  const StepParts parts = StepParts::place(places, sources_.attention,
+                                           {.tokens = count,
+                                            .logit_rows = count,
+                                            .state_sequences = of_states,
+                                            .state_saves = of_states});
   std::vector<std::vector<std::byte>> plans;
   for (const auto& part : parts.attention_plans) plans.emplace_back(part.count);
   const std::vector<std::span<std::byte>> to(plans.begin(), plans.end());

@@ -28,6 +28,7 @@ class StepRecorder {
     const StepArena& arena;
     const SampleResults& results;
     const PaddingTable& padding;
+    bool keeps_states;  // of sequences
   };
   // Records steps of up to `rows_max` rows, with `scratch` as their workspace.
   StepRecorder(const Sources& sources, Workspace scratch, int32_t rows_max)

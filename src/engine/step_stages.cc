@@ -28,6 +28,8 @@ StepParts StepParts::place(ArenaPlaces& places, std::span<const AttentionPlanSha
     parts.slots.push_back(places.take<int64_t>(counts.tokens));
     parts.attention_plans.push_back(places.take<std::byte>(plan_bytes(shape, counts.tokens)));
   }
+  parts.state_sequences = places.take<DeviceStateSequence>(counts.state_sequences);
+  parts.state_saves = places.take<StateCopy>(counts.state_saves);
   size_t kept_plan_bytes = 0;
   for (const AttentionPlanShape& shape : attention) {
     if (counts.kept_rows == 0) continue;
@@ -53,6 +55,10 @@ StepInput StepInput::in(const StepArena& arena, const StepParts& parts,
     input.slots.push_back(arena.on_device(parts.slots[group]));
     input.attention_plans[group].device = arena.on_device(parts.attention_plans[group]).data();
   }
+  input.states = {.sequences = arena.on_device(parts.state_sequences).data(),
+                  .saves = arena.on_device(parts.state_saves).data(),
+                  .count = static_cast<int32_t>(parts.state_sequences.count),
+                  .rows_max = 1};
   input.kept_rows = arena.on_device(parts.kept_rows);
   input.logit_rows = arena.on_device(parts.logit_rows);
   input.sample_rows = arena.on_device(parts.sample_rows).data();
@@ -81,7 +87,8 @@ void StepStages::forward(OpContext& context, const StepInput& input, TensorView 
                            .positions = input.positions,
                            .groups = groups,
                            .layer_group = storage_.plan().layer_group,
-                           .kept = input.keeps_rows ? &kept : nullptr};
+                           .kept = input.keeps_rows ? &kept : nullptr,
+                           .states = states_.view_on_device(input.states)};
   model_.embed(context, batch, hidden);
   model_.layers(context, batch, {0, model_.spec().layer_count}, storage_.layers(), hidden, taps);
 }

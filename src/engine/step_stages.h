@@ -9,6 +9,7 @@
 #include "engine/device_sampler.h"
 #include "engine/device_slots.h"
 #include "engine/kv_storage.h"
+#include "engine/state_storage.h"
 #include "engine/step_arena.h"
 #include "engine/token_masks.h"
 #include "models/model.h"
@@ -38,6 +39,9 @@ struct StepCounts {
   size_t biases = 0;     // of logits, of all rows
   size_t entries = 0;    // of block tables that change
   size_t marks = 0;      // of tokens that penalties count
+  // Of models that keep states.
+  size_t state_sequences = 0;
+  size_t state_saves = 0;
 
   // Of what requests ask for, as many as they like.
   int64_t request_bytes() const {
@@ -52,7 +56,9 @@ struct StepParts {
   ArenaPart<int32_t> positions;                       // [T]
   std::vector<ArenaPart<int64_t>> slots;              // [groups][T]
   std::vector<ArenaPart<std::byte>> attention_plans;  // [groups]
-  ArenaPart<int32_t> kept_rows;                       // [K]
+  ArenaPart<DeviceStateSequence> state_sequences;     // [S]
+  ArenaPart<StateCopy> state_saves;
+  ArenaPart<int32_t> kept_rows;  // [K]
   ArenaPart<std::byte> kept_plan;
   ArenaPart<int32_t> logit_rows;           // [R]
   ArenaPart<DeviceSampleRow> sample_rows;  // [R]
@@ -70,6 +76,7 @@ struct StepInput {
   std::span<int32_t> positions;
   std::vector<std::span<int64_t>> slots;       // [groups]
   std::vector<AttentionPlan> attention_plans;  // [groups], `device` set
+  DeviceStates states;                         // of a sequence one row, where nothing else is said
   std::span<int32_t> kept_rows;
   AttentionPlan kept_plan;  // of the rows kept
   bool keeps_rows = false;  // false: the last layer computes all rows
@@ -91,9 +98,14 @@ struct StepInput {
 class StepStages {
  public:
   // All outlive this.
-  StepStages(const Model& model, const KvStorage& storage, const DeviceSlots& slots,
-             const TokenMasks& masks, LayerTaps taps)
-      : model_(model), storage_(storage), slots_(slots), masks_(masks), taps_(taps) {}
+  StepStages(const Model& model, const KvStorage& storage, const StateStorage& states,
+             const DeviceSlots& slots, const TokenMasks& masks, LayerTaps taps)
+      : model_(model),
+        storage_(storage),
+        states_(states),
+        slots_(slots),
+        masks_(masks),
+        taps_(taps) {}
 
   LayerTaps taps() const { return taps_; }  // of steps of requests; padding has none
   // Computes `hidden` [T, D], which take_hidden() gave, from the tokens.
@@ -109,6 +121,7 @@ class StepStages {
 
   const Model& model_;
   const KvStorage& storage_;
+  const StateStorage& states_;
   const DeviceSlots& slots_;
   const TokenMasks& masks_;
   const LayerTaps taps_;

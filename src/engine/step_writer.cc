@@ -11,13 +11,19 @@ namespace headrace {
 StepInput StepWriter::write(const StepPlan& plan, const ForwardBatch& batch, const HeadRows& logits,
                             size_t padded) {
   const ForwardBatch::KeptRows* const kept = batch.kept;
+  // A recording knows where they begin, so that of padded steps they are as many.
+  const size_t padded_states = states_.has_states() ? padded : 0;
+  const size_t state_sequences = std::max(states_.sequence_count(), padded_states);
+  const size_t state_saves = std::max(states_.save_count(), padded_states);
   const StepParts parts = StepParts::place(arena_.places(), attention_,
                                            {.tokens = std::max(batch.tokens.size(), padded),
                                             .logit_rows = std::max(logits.rows.size(), padded),
                                             .kept_rows = kept == nullptr ? 0 : kept->rows.size(),
                                             .biases = logits.biases.size(),
                                             .entries = slots_.entries().size(),
-                                            .marks = slots_.marks().size()});
+                                            .marks = slots_.marks().size(),
+                                            .state_sequences = state_sequences,
+                                            .state_saves = state_saves});
   arena_.fill(parts.tokens, batch.tokens);
   arena_.fill(parts.positions, batch.positions);
   std::vector<AttentionPlan> plans;
@@ -35,6 +41,7 @@ StepInput StepWriter::write(const StepPlan& plan, const ForwardBatch& batch, con
   arena_.fill(parts.entries, slots_.entries());
   arena_.fill(parts.marks, slots_.marks());
   StepInput input = StepInput::in(arena_, parts, std::move(plans));
+  input.states.rows_max = write_states(plan, parts);
   input.keeps_rows = kept != nullptr;
   if (input.keeps_rows && !kept->rows.empty()) {
     arena_.fill(parts.kept_rows, kept->rows);
@@ -49,7 +56,11 @@ StepInput StepWriter::write_padding(std::span<const AttentionSequence> sequences
   const AttentionSequence& last = sequences.back();
   const auto count = static_cast<size_t>(last.row_first + last.row_count);
   const StepParts parts =
-      StepParts::place(arena_.places(), attention_, {.tokens = count, .logit_rows = logit_rows});
+      StepParts::place(arena_.places(), attention_,
+                       {.tokens = count,
+                        .logit_rows = logit_rows,
+                        .state_sequences = states_.has_states() ? sequences.size() : 0,
+                        .state_saves = states_.has_states() ? sequences.size() : 0});
   arena_.fill(parts.tokens, std::span<const TokenId>());
   arena_.fill(parts.positions, std::span<const int32_t>());
   std::vector<std::span<std::byte>> to;
@@ -58,7 +69,21 @@ StepInput StepWriter::write_padding(std::span<const AttentionSequence> sequences
     to.push_back(arena_.on_host(parts.attention_plans[group]));
   }
   write_logit_rows(parts, {});
-  return StepInput::in(arena_, parts, plan_padding(attention_, sequences, to));
+  StepInput input = StepInput::in(arena_, parts, plan_padding(attention_, sequences, to));
+  const std::span<DeviceStateSequence> of_states = arena_.on_host(parts.state_sequences);
+  for (size_t i = 0; i < of_states.size(); ++i) {
+    of_states[i] = states_.padding(sequences[i].row_first, sequences[i].row_count);
+    input.states.rows_max = std::max(input.states.rows_max, sequences[i].row_count);
+  }
+  return input;
+}
+
+int32_t StepWriter::write_states(const StepPlan& plan, const StepParts& parts) {
+  if (!states_.has_states()) return 1;
+  states_.write(arena_.on_host(parts.state_sequences), arena_.on_host(parts.state_saves));
+  int32_t most = 1;
+  for (const Work& work : plan.work) most = std::max(most, work.count);
+  return most;
 }
 
 void StepWriter::write_logit_rows(const StepParts& parts, const HeadRows& logits) {

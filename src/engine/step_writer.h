@@ -10,6 +10,7 @@
 #include "engine/batch_builder.h"
 #include "engine/device_slots.h"
 #include "engine/kv_storage.h"
+#include "engine/state_storage.h"
 #include "engine/step_arena.h"
 #include "engine/step_stages.h"
 #include "ops/attention/plan.h"
@@ -22,8 +23,8 @@ class StepWriter {
  public:
   // All outlive this.
   StepWriter(StepArena& arena, std::span<const AttentionPlanShape> attention /* [groups] */,
-             const KvStorage& storage, const DeviceSlots& slots)
-      : arena_(arena), attention_(attention), storage_(storage), slots_(slots) {}
+             const KvStorage& storage, const StateStorage& states, const DeviceSlots& slots)
+      : arena_(arena), attention_(attention), storage_(storage), states_(states), slots_(slots) {}
 
   // What is read of a step behind its layers.
   struct HeadRows {
@@ -33,13 +34,16 @@ class StepWriter {
   };
   // But for results and tops, which have no place in the arena. A step of fewer than `padded` rows
   // gets rows of padding.
-  // REQUIRES: slots.collect() was called for the plan as KvStorage mapped it
+  // REQUIRES: slots.collect() was called for the plan as KvStorage mapped it, and
+  // states.begin_step()
   StepInput write(const StepPlan& plan, const ForwardBatch& batch, const HeadRows& logits,
                   size_t padded);
   // The same of a step of nothing but padding.
   StepInput write_padding(std::span<const AttentionSequence> sequences, size_t logit_rows);
 
  private:
+  // How many of its rows a step has at most of one sequence.
+  int32_t write_states(const StepPlan& plan, const StepParts& parts);
   void write_logit_rows(const StepParts& parts, const HeadRows& logits);
   AttentionPlan plan_group(const StepPlan& plan, const ForwardBatch& batch, size_t group,
                            std::span<std::byte> to);
@@ -49,6 +53,7 @@ class StepWriter {
   StepArena& arena_;
   const std::span<const AttentionPlanShape> attention_;
   const KvStorage& storage_;
+  const StateStorage& states_;
   const DeviceSlots& slots_;
   std::vector<AttentionSequence> sequences_;  // [S], of one group at a time
   std::vector<int32_t> hidden_rows_;          // [R]

@@ -38,6 +38,7 @@ class ListedTensors final : public LayerTensors {
     return std::vector<float>(static_cast<size_t>(shape.elements().value()));
   }
   Result<LinearLayer> made(const Shape&, std::span<const float>) override { return LinearLayer(); }
+  Result<DeviceVector> made_vector(std::span<const float>) override { return DeviceVector(); }
 
  private:
   void add(const std::string& name, const Shape& shape, bool exact = false) {

@@ -113,6 +113,9 @@ class DecoderLoader {
     Result<LinearLayer> made(const Shape& shape, std::span<const float> values) override {
       return loader_.made(shape, values);
     }
+    Result<DeviceVector> made_vector(std::span<const float> values) override {
+      return DeviceVector::upload(loader_.device_, values);
+    }
     Result<DeviceVector> constant(int64_t count, float value) override {
       return loader_.constant(count, value);
     }

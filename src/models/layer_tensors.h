@@ -73,6 +73,10 @@ class LayerTensors {
     return unsupported("this model's parts make no matrices");
   }
 
+  // A vector that a part makes of what values() gave it.
+  virtual Result<DeviceVector> made_vector(std::span<const float> /*values*/) {
+    return unsupported("this model's parts make no vectors");
+  }
   // A vector of no tensor.
   virtual Result<DeviceVector> constant(int64_t /*count*/, float /*value*/) {
     return DeviceVector();

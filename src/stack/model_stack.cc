@@ -205,22 +205,8 @@ class StackLoader {
     return ok_status();
   }
 
-  // What is computed on a CPU alone; empty: nothing.
-  std::string_view of_cpus_alone() const {
-    const auto config = stack_->source_->config();
-    if (!config.ok()) return "";
-    return has_states(*config) ? "layers that keep states" : "";
-  }
-
   Status start_device() {
     const Timeline::Span span(timeline(), "device");
-    const std::string_view on_cpu = of_cpus_alone();
-    if (options_.device.choice == DeviceChoice::kAuto && takes_gpu(options_.device) &&
-        !on_cpu.empty()) {
-      log_warning("{}: {} are computed on the CPU alone: --device auto takes it", options_.model,
-                  on_cpu);
-      options_.device.choice = DeviceChoice::kCpu;
-    }
     HR_ASSIGN_OR_RETURN(stack_->devices_, create_devices(options_.device));
     return ok_status();
   }

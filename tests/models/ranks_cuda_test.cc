@@ -48,6 +48,7 @@ StackOptions whole_options(const std::string& path, DeviceChoice choice,
                            std::optional<DType> dtype) {
   StackOptions options = split_options(path, dtype);
   options.device.choice = choice;
+  options.device.gpus = {};
   options.device.tensor_parallel_size = 1;
   return options;
 }
@@ -84,10 +85,10 @@ std::vector<double> distances(const std::vector<TokenLogprobs>& a,
   return all;
 }
 
-// What is computed on a CPU alone, by name.
+// What is not split, by name.
 bool is_refused(const Status& status) {
   return status.code() == StatusCode::kUnsupported &&
-         status.message().find("on a CPU alone") != std::string::npos;
+         status.message().find("cannot be split over ranks") != std::string::npos;
 }
 
 std::vector<std::string> tiny_models() {

@@ -8,6 +8,7 @@
 #include <fstream>
 #include <iterator>
 #include <string>
+#include <string_view>
 
 #include "../golden/model_under_test.h"
 #include "base/rng.h"
@@ -85,22 +86,22 @@ double distance(const std::vector<TokenLogprobs>& a, const std::vector<TokenLogp
   return all.empty() ? 0 : *std::ranges::max_element(all);
 }
 // In 16 bits, rounding swaps experts of a mixture here and there, and each swap is a step: of these
-// models the nearest eight of ten positions count.
+// models the nearest eight of ten positions count. Where layers keep states, too, a swap is felt
+// by what follows: half of them.
 double rounded_distance(const std::string& path, const std::vector<TokenLogprobs>& a,
                         const std::vector<TokenLogprobs>& b) {
   std::vector<double> all = distances(a, b);
   if (all.empty()) return 0;
   std::ranges::sort(all);
-  const bool mixture = path.find("moe") != std::string::npos ||
-                       path.find("mixtral") != std::string::npos ||
-                       path.find("dots1") != std::string::npos;
-  return mixture ? all[(all.size() - 1) * 8 / 10] : all.back();
-}
-
-// Layers that keep states or latents are refused on a GPU, by name.
-bool is_refused(const Status& status) {
-  return status.code() == StatusCode::kUnsupported &&
-         status.message().find("on a CPU alone") != std::string::npos;
+  constexpr std::string_view kMixtures[] = {"moe",        "mixtral",   "dots1",   "flex-olmo",
+                                            "solar-open", "gpt-oss",   "minimax", "qwen3-next",
+                                            "deepseek",   "qwen35-moe"};
+  const bool mixture = std::ranges::any_of(
+      kMixtures, [&](std::string_view name) { return path.find(name) != std::string::npos; });
+  if (!mixture) return all.back();
+  const bool keeps_states =
+      path.find("qwen3-next") != std::string::npos || path.find("qwen35") != std::string::npos;
+  return all[(all.size() - 1) * (keeps_states ? 5 : 8) / 10];
 }
 
 TEST(TinyCuda, AnswersInFloat32AreTheCpus) {
@@ -110,7 +111,6 @@ TEST(TinyCuda, AnswersInFloat32AreTheCpus) {
     auto cpu = ModelUnderTest::load(options_of(path, DeviceChoice::kCpu, DType::kF32));
     auto gpu = ModelUnderTest::load(options_of(path, DeviceChoice::kGpu, DType::kF32));
     ASSERT_TRUE(cpu.ok()) << cpu.status().message();
-    if (is_refused(gpu.status())) continue;
     ASSERT_TRUE(gpu.ok()) << gpu.status().message();
     const auto all = requests(std::min(cpu->stack().info().max_model_len, kLength));
     const auto expected = cpu->answer(all), actual = gpu->answer(all);
@@ -136,7 +136,6 @@ void expect_model_near(const StackOptions& options, double distance_max) {
   auto cpu = ModelUnderTest::load(options_of(path, DeviceChoice::kCpu, DType::kF32));
   auto gpu = ModelUnderTest::load(options);
   ASSERT_TRUE(cpu.ok()) << cpu.status().message();
-  if (is_refused(gpu.status())) return;
   ASSERT_TRUE(gpu.ok()) << gpu.status().message();
   const auto all = requests(std::min(cpu->stack().info().max_model_len, kLength));
   const auto expected = cpu->answer(all), actual = gpu->answer(all);

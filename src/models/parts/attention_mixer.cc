@@ -182,9 +182,6 @@ class AttentionMixer final : public Mixer {
   }
 
   Status check_device(const DeviceTraits& device, DType activations) const override {
-    if (spec_.gated && device.kind != DeviceKind::kCpu) {
-      return unsupported("attention with gated heads is computed on a CPU alone: use --device cpu");
-    }
     const auto heads_fit = [&](int64_t head_dim) {
       AttentionSpec of_size = spec_;
       of_size.head_dim = static_cast<int32_t>(head_dim);

@@ -4,6 +4,8 @@
 #include <cmath>
 #include <numeric>
 
+#include <fmt/format.h>
+
 #include "models/parts/state_parts.h"
 #include "models/row_views.h"
 #include "ops/linear/linear.h"
@@ -39,12 +41,13 @@ class DeltaNetMixer final : public Mixer {
     HR_ASSIGN_OR_RETURN(gates_, tensors.matrix(gates()));
     HR_ASSIGN_OR_RETURN(taps_, load_conv_taps(tensors, "ssm_conv1d", heads.qkv(), spec_.taps));
     const Shape by_head{heads.value_heads};
-    HR_ASSIGN_OR_RETURN(dt_bias_, tensors.values("ssm_dt.bias", by_head));
-    HR_ASSIGN_OR_RETURN(rate_, tensors.values("ssm_a", by_head));
+    HR_ASSIGN_OR_RETURN(dt_bias_, tensors.vector("ssm_dt.bias", heads.value_heads));
+    HR_ASSIGN_OR_RETURN(std::vector<float> rates, tensors.values("ssm_a", by_head));
     if (spec_.rate_is_log) {
-      for (float& rate : rate_) rate = -std::exp(rate);
+      for (float& rate : rates) rate = -std::exp(rate);
     }
-    HR_ASSIGN_OR_RETURN(norm_, tensors.values("ssm_norm.weight", Shape{heads.value_dim}));
+    HR_ASSIGN_OR_RETURN(rate_, tensors.made_vector(rates));
+    HR_ASSIGN_OR_RETURN(norm_, tensors.vector("ssm_norm.weight", heads.value_dim));
     HR_ASSIGN_OR_RETURN(
         out_, tensors.matrix({.rows = {{"ssm_out", hidden_}}, .columns = heads.values()}));
     return ok_status();
@@ -55,8 +58,10 @@ class DeltaNetMixer final : public Mixer {
   }
   LayerKv kept() const override { return {}; }
   int64_t state_bytes() const override { return conv_bytes() + spec_.heads.state_bytes(); }
-  std::vector<int64_t> scratch_columns(bool) const override {
-    return {projected_width(), 2 * spec_.heads.value_heads};
+  // Gates are f32 beside rows of 16 bits, too.
+  std::vector<int64_t> scratch_columns(bool in_place) const override {
+    if (in_place) return {projected_width(), gates_width()};
+    return {projected_width(), 2 * gates_width(), spec_.heads.qkv()};
   }
   int64_t op_workspace_bytes(const PartLoad& load) const override {
     return std::max({linear_workspace_bytes(load.rows, in_.weight),
@@ -64,7 +69,12 @@ class DeltaNetMixer final : public Mixer {
                      linear_workspace_bytes(load.rows, out_.weight)});
   }
   Status check_device(const DeviceTraits& device, DType) const override {
-    return check_states_on(device);
+    constexpr int32_t kKeyDimMax = 256;
+    if (device.kind == DeviceKind::kCpu || spec_.heads.key_dim <= kKeyDimMax) return ok_status();
+    return unsupported(
+        fmt::format("keys of gated DeltaNet of {} are larger than kernels on a GPU take, which is "
+                    "{}: use --device cpu",
+                    spec_.heads.key_dim, kKeyDimMax));
   }
 
   void run(const MixerRun& run) const override {
@@ -72,12 +82,15 @@ class DeltaNetMixer final : public Mixer {
     OpContext& context = run.branch.context();
     const int64_t rows = run.branch.rows();
     const TensorView projected = run.scratch.rows(kProjected, rows, projected_width());
-    const TensorView gates = run.scratch.rows(kGates, rows, 2 * heads.value_heads);
+    const TensorView gates(run.scratch.rows(kGates, rows, gates_width()).data, DType::kF32,
+                           Shape{rows, gates_width()});
     const ConstTensorView x = run.branch.input();
     multiply(context, in_, x, projected);
     multiply(context, gates_, x, gates);
-    const TensorView qkv = column_range(projected, 0, heads.qkv());
-    causal_conv(context, {.x = qkv,
+    const TensorView made = column_range(projected, 0, heads.qkv());
+    const TensorView qkv =
+        run.scratch.in_place() ? made : run.scratch.rows(kQkv, rows, heads.qkv());
+    causal_conv(context, {.x = made,
                           .before = {},
                           .behind = {},
                           .weight = taps_.data(),
@@ -86,7 +99,7 @@ class DeltaNetMixer final : public Mixer {
                           .activation = ConvActivation::kSilu,
                           .states = run.states,
                           .out = qkv});
-    const TensorView out = column_range(projected, 2 * heads.keys(), heads.values());  // v's place
+    const TensorView out = column_range(qkv, 2 * heads.keys(), heads.values());  // v's place
     delta_rule(context, {.heads = heads,
                          .qkv = qkv,
                          .gates = gates,
@@ -101,8 +114,9 @@ class DeltaNetMixer final : public Mixer {
   }
 
  private:
-  enum Area : size_t { kProjected, kGates };  // of scratch memory
+  enum Area : size_t { kProjected, kGates, kQkv };  // of scratch memory
 
+  int64_t gates_width() const { return int64_t{2} * spec_.heads.value_heads; }
   int64_t projected_width() const { return spec_.heads.qkv() + spec_.heads.values(); }
   int64_t conv_bytes() const {
     const int64_t bytes = causal_conv_state_bytes(spec_.taps, spec_.heads.qkv());
@@ -139,12 +153,12 @@ class DeltaNetMixer final : public Mixer {
 
   const DeltaNetSpec spec_;
   const int64_t hidden_;
-  LinearLayer in_;                     // [qkv + values, D]: q, k, v, z
-  LinearLayer gates_;                  // [2 value heads, D]: b, a
-  std::vector<float> taps_;            // [taps, qkv]
-  std::vector<float> dt_bias_, rate_;  // [value heads]
-  std::vector<float> norm_;            // [dv]
-  LinearLayer out_;                    // [D, values]
+  LinearLayer in_;               // [qkv + values, D]: q, k, v, z
+  LinearLayer gates_;            // [2 value heads, D]: b, a
+  DeviceVector taps_;            // [taps, qkv]
+  DeviceVector dt_bias_, rate_;  // [value heads]
+  DeviceVector norm_;            // [dv]
+  LinearLayer out_;              // [D, values]
 };
 
 }  // namespace

@@ -2,6 +2,8 @@
 
 #include <algorithm>
 
+#include <fmt/format.h>
+
 #include "models/row_views.h"
 #include "ops/attention/latent_kv.h"
 #include "ops/linear/linear.h"
@@ -77,8 +79,12 @@ class LatentAttentionMixer final : public Mixer {
   }
 
   Status check_device(const DeviceTraits& device, DType /*activations*/) const override {
-    if (device.kind == DeviceKind::kCpu) return ok_status();
-    return unsupported("latent attention is computed on a CPU alone: use --device cpu");
+    constexpr int32_t kKeptMax = 640;
+    if (device.kind == DeviceKind::kCpu || spec_.kept_dim() <= kKeptMax) return ok_status();
+    return unsupported(fmt::format(
+        "latents of {} are larger than kernels on a GPU take, which is {}: use --device "
+        "cpu",
+        spec_.kept_dim(), kKeptMax));
   }
 
   void run(const MixerRun& run) const override {

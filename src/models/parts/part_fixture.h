@@ -106,6 +106,9 @@ class MadeTensors final : public LayerTensors {
     return make(name, shape.elements().value());
   }
 
+  Result<DeviceVector> made_vector(std::span<const float> values) override {
+    return DeviceVector::upload(device_, values);
+  }
   Result<LinearLayer> made(const Shape& shape, std::span<const float> values) override {
     const LinearSource source{
         .weight =

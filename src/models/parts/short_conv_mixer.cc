@@ -26,19 +26,20 @@ class ShortConvMixer final : public Mixer {
   std::vector<LinearWeight*> matrices() override { return {&in_.weight, &out_.weight}; }
   LayerKv kept() const override { return {}; }
   int64_t state_bytes() const override { return causal_conv_state_bytes(spec_.taps, hidden_); }
-  std::vector<int64_t> scratch_columns(bool) const override { return {3 * hidden_}; }
+  std::vector<int64_t> scratch_columns(bool in_place) const override {
+    if (in_place) return {3 * hidden_};
+    return {3 * hidden_, hidden_};
+  }
   int64_t op_workspace_bytes(const PartLoad& load) const override {
     return std::max(linear_workspace_bytes(load.rows, in_.weight),
                     linear_workspace_bytes(load.rows, out_.weight));
   }
-  Status check_device(const DeviceTraits& device, DType) const override {
-    return check_states_on(device);
-  }
-
   void run(const MixerRun& run) const override {
-    const TensorView projected = run.scratch.rows(0, run.branch.rows(), 3 * hidden_);
+    const int64_t rows = run.branch.rows();
+    const TensorView projected = run.scratch.rows(kProjected, rows, 3 * hidden_);
     run.branch.multiply_input(in_, projected);
     const TensorView x = column_range(projected, 2 * hidden_, hidden_);
+    const TensorView out = run.scratch.in_place() ? x : run.scratch.rows(kOut, rows, hidden_);
     causal_conv(run.branch.context(), {.x = x,
                                        .before = column_range(projected, 0, hidden_),
                                        .behind = column_range(projected, hidden_, hidden_),
@@ -46,16 +47,18 @@ class ShortConvMixer final : public Mixer {
                                        .bias = nullptr,
                                        .taps = spec_.taps,
                                        .states = run.states,
-                                       .out = x});
-    run.branch.end_with(out_, x);
+                                       .out = out});
+    run.branch.end_with(out_, out);
   }
 
  private:
+  enum Area : size_t { kProjected, kOut };  // of scratch memory
+
   const ShortConvSpec spec_;
   const int64_t hidden_;
-  LinearLayer in_;           // [3D, D]: B, C, x
-  std::vector<float> taps_;  // [taps, D]
-  LinearLayer out_;          // [D, D]
+  LinearLayer in_;     // [3D, D]: B, C, x
+  DeviceVector taps_;  // [taps, D]
+  LinearLayer out_;    // [D, D]
 };
 
 }  // namespace

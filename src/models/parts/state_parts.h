@@ -9,8 +9,8 @@
 namespace headrace {
 
 // Files have a convolution by channel as [channels, taps], causal_conv wants [taps, channels].
-inline Result<std::vector<float>> load_conv_taps(LayerTensors& tensors, const std::string& name,
-                                                 int64_t channels, int32_t taps) {
+inline Result<DeviceVector> load_conv_taps(LayerTensors& tensors, const std::string& name,
+                                           int64_t channels, int32_t taps) {
   HR_ASSIGN_OR_RETURN(const std::vector<float> in_file,
                       tensors.values(name + ".weight", Shape{channels, taps}));
   std::vector<float> by_tap(in_file.size());
@@ -18,14 +18,7 @@ inline Result<std::vector<float>> load_conv_taps(LayerTensors& tensors, const st
   for (size_t c = 0; c < width; ++c) {
     for (size_t j = 0; j < count; ++j) by_tap[j * width + c] = in_file[c * count + j];
   }
-  return by_tap;
-}
-
-inline Status check_states_on(const DeviceTraits& device) {
-  if (device.kind == DeviceKind::kCpu) return ok_status();
-  return unsupported(
-      "layers that keep a state (short convolutions, gated DeltaNet) are computed on a CPU alone: "
-      "use --device cpu");
+  return tensors.made_vector(by_tap);
 }
 
 }  // namespace headrace
