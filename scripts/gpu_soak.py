@@ -9,7 +9,7 @@ alone. Standard library only. scripts/gpu_check --soak runs it; CONTRIBUTING.md 
 A start is one server with dummy weights: mixed requests from many threads at once (greedy, sampled, n, penalties, biases,
 log-probabilities, prompts scored, long and shared prompts, streams, forms, whose answers are checked, aborts), then each distinct request
 alone. With
---batch-invariant the bits are equal; without, ln p differs by at most 0.1 (with experts, 0.5) as long as tokens are the same, and at the first that
+--batch-invariant the bits are equal; without, ln p differs by at most 0.1 (with states 0.25, with experts 0.5) as long as tokens are the same, and at the first that
 is not the two distributions still agree. The server must end with 0, log no error and keep to its memory plan.
 Each start is a line of FILE; a run that finds lines there goes on behind them. Exit status: 0 green, 1 red
 (with --expect-red, for builds with a planted fault: 0 red, 1 green)."""
@@ -145,7 +145,9 @@ class Start:
             return self.note("answer", f"{case.name}: {type(answer).__name__}: {answer}")
         if case.name not in alone:
             return None
-        near = soak_check.NEAR_OF_EXPERTS if self.shape.has_experts() else soak_check.NEAR
+        near = soak_check.NEAR_OF_STATES if self.shape.keeps_states() else soak_check.NEAR
+        if self.shape.has_experts():
+            near = soak_check.NEAR_OF_EXPERTS
         check = soak_check.compare(answer, alone[case.name], self.flags.exact, near)
         with self.lock:
             self.counts["tokens"] += check.tokens

@@ -12,7 +12,8 @@ CLASSES = {
     "llama": "LlamaForCausalLM", "mistral": "MistralForCausalLM", "qwen2": "Qwen2ForCausalLM", "qwen3": "Qwen3ForCausalLM",
     "gemma": "GemmaForCausalLM", "gemma2": "Gemma2ForCausalLM", "gemma3": "Gemma3ForCausalLM", "granite": "GraniteForCausalLM",
     "smollm3": "SmolLM3ForCausalLM", "olmo2": "Olmo2ForCausalLM", "starcoder2": "Starcoder2ForCausalLM", "phi3": "Phi3ForCausalLM",
-    "qwen3_moe": "Qwen3MoeForCausalLM", "qwen2_moe": "Qwen2MoeForCausalLM",
+    "qwen3_moe": "Qwen3MoeForCausalLM", "qwen2_moe": "Qwen2MoeForCausalLM", "gpt_oss": "GptOssForCausalLM",
+    "qwen3_5_text": "Qwen3_5ForCausalLM", "lfm2": "Lfm2ForCausalLM", "deepseek_v2": "DeepseekV2ForCausalLM",
 }  # fmt: skip
 NORMED_HEADS = ("qwen3", "qwen3_moe", "gemma3", "olmo2")
 GELU = ("gemma", "gemma2", "gemma3", "starcoder2")
@@ -56,7 +57,13 @@ class Shape:
         }  # fmt: skip
 
     def has_experts(self):
-        return "num_experts" in self.more
+        return any(key in self.more for key in ("num_experts", "num_local_experts", "n_routed_experts"))
+
+    def keeps_states(self):
+        return self.kind in ("qwen3_5_text", "lfm2")
+
+    def keeps_latents(self):
+        return "kv_lora_rank" in self.more
 
     def sharpness(self):
         """The factor of queries and keys with which scores have SHARP."""
@@ -68,7 +75,11 @@ class Shape:
         return math.sqrt(SHARP / (scale * math.sqrt(self.head_dim) * each))
 
     def token_bytes(self, element=2):
-        return 2 * self.kv_heads * self.head_dim * self.layers * element
+        if self.keeps_latents():
+            return (self.more["kv_lora_rank"] + self.more["qk_rope_head_dim"]) * self.layers * element
+        kinds = self.more.get("layer_types", ["full_attention"] * self.layers)
+        attending = sum(kind.endswith("attention") and kind != "linear_attention" for kind in kinds)
+        return 2 * self.kv_heads * self.head_dim * attending * element
 
 
 SHAPES = [
@@ -104,6 +115,19 @@ SHAPES = [
           norm_topk_prob=True, attention_bias=False),
     Shape("experts-shared", "qwen2_moe", 8, 8, 64, 512, 32001, num_experts=60, num_experts_per_tok=4,
           moe_intermediate_size=192, shared_expert_intermediate_size=384),
+    Shape("sinks", "gpt_oss", 8, 2, 64, 512, 32000, layers=4, ffn=256, num_local_experts=16, num_experts_per_tok=4,
+          sliding_window=128, attention_bias=True, swiglu_limit=7.0, tie_word_embeddings=False,
+          layer_types=["sliding_attention", "full_attention"] * 2),
+    Shape("delta-net", "qwen3_5_text", 8, 2, 128, 512, 32000, layers=4, attention_bias=False, linear_conv_kernel_dim=4,
+          linear_key_head_dim=128, linear_num_key_heads=2, linear_num_value_heads=4, linear_value_head_dim=128,
+          rope_parameters={"partial_rotary_factor": 0.25, "rope_theta": 10000.0, "rope_type": "default"},
+          layer_types=["linear_attention", "linear_attention", "linear_attention", "full_attention"]),
+    Shape("short-conv", "lfm2", 8, 2, 64, 512, 32000, layers=4, conv_L_cache=3, conv_bias=False, norm_eps=1e-5,
+          block_auto_adjust_ff_dim=False, layer_types=["conv", "full_attention", "conv", "conv"]),
+    Shape("latents", "deepseek_v2", 16, 16, 64, 512, 32000, layers=2, kv_lora_rank=512, q_lora_rank=None, qk_rope_head_dim=64,
+          qk_nope_head_dim=128, v_head_dim=128, n_routed_experts=16, num_experts_per_tok=4, n_shared_experts=1,
+          moe_intermediate_size=256, first_k_dense_replace=1, norm_topk_prob=False, routed_scaling_factor=1.0, n_group=1,
+          topk_group=1, topk_method="greedy", attention_bias=False),
     Shape("deep-mha", "llama", 32, 32, 128, 256, 32000, layers=8),
 ]  # fmt: skip
 
@@ -122,6 +146,11 @@ class Flags:
         self.exact = "--batch-invariant" in flags
 
     def fits(self, shape):
+        swaps, proposes = "--kv-offloading-size" in self.flags, "--speculative-config" in self.flags
+        if shape.keeps_states() and (swaps or proposes or self.ranks > 1):
+            return False  # refused, or of no effect
+        if shape.keeps_latents() and self.ranks > 1:
+            return False
         return 16 * shape.token_bytes(4 if "float32" in self.flags else 2) >= self.page_bytes_min
 
 
