@@ -123,7 +123,7 @@ class Reader:
         if re.search(r"headrace (top|chat --url)", text) and "headrace serve" not in text and not (self.logs / "pids").exists():
             self.bash("headrace serve")  # somebody else's
         if found := re.search(r"--load (\w+)", text):
-            talk = f"Hello\n/save {found[1]}\n"
+            talk = f"/set max_tokens 8\nHello\n/save {found[1]}\n"
             subprocess.run([self.environment["HEADRACE_BINARY"], "chat"], input=talk, text=True, env=self.environment, capture_output=True, check=True)
         if "adapters/" in text and not (self.work / "adapters").exists():
             write_adapter(self.work / "adapters/sql", seed=1)

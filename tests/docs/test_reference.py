@@ -95,3 +95,16 @@ def source_strings():
     for path in pathlib.Path(ROOT / "src").rglob("*.cc"):
         if not path.name.endswith("_test.cc"):
             yield "".join(re.findall(r'"((?:[^"\\\n]|\\.)*)"', path.read_text(errors="replace"))).replace('\\"', '"') + "\n"
+
+
+def test_pictures_name_what_is_there(flags):
+    headers = "".join(path.read_text(errors="replace") for path in (ROOT / "src").rglob("*.h"))
+    pictures = sorted((ROOT / "docs/img/how").glob("*.svg"))
+    page = (ROOT / "docs/pictures.md").read_text()
+    assert len(re.findall(r"^!\[", page, re.MULTILINE)) == 10 and all(f"img/how/{path.name}" in page for path in pictures)
+    for path in pictures:
+        text = " ".join(re.findall(r">([^<>]+)</text>", path.read_text()))
+        assert all(flag in flags for flag in re.findall(r"(?<!\S)--[a-z][\w-]+", text)), path
+        assert all((ROOT / "src" / file).exists() for file in re.findall(r"\b[a-z_]+/[a-z_]+\.\w+", text)), path
+        for owner, member in re.findall(r"\b([A-Z]\w+)::(\w+)", text):
+            assert re.search(rf"class {owner}\b", headers) and f" {member}(" in headers, f"{path}: {owner}::{member}"
