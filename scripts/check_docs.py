@@ -113,7 +113,7 @@ def blocks(path, text):
         elif block.reason and not block.is_command:
             found.append(f"{named(path)}:{block.line - 1}: a mark in front of a block that is none of commands")
     for number, line in enumerate(text.split("\n"), 1):
-        if "<!-- not run" in line and (MARK.match(line) is None or not text.split("\n")[number].startswith("```")):
+        if line.startswith("<!-- not run") and (MARK.match(line) is None or not text.split("\n")[number].startswith("```")):
             found.append(f"{named(path)}:{number}: a mark is the line `<!-- not run: REASON -->` in front of a block")
     return found
 
