@@ -90,3 +90,20 @@ def test_reasons_are_few_and_said():
     assert all(len(block.reason) > 10 for _, block in MARKED)
     run = sum(map(len, PAGES.values()))
     assert run > 2 * len(MARKED), f"{run} blocks are run, {len(MARKED)} are not"
+
+
+def block(text, language="sh"):
+    return check_docs.Block(1, language, text, None)
+
+
+@pytest.mark.parametrize("text", ["headrace run --no-such-flag", "false | cat", "headrace serve -m /nowhere.gguf", "curl -f http://127.0.0.1:8000/health"])
+def test_a_block_that_fails_is_seen(reader, text):
+    assert reader.run(block(text)).returncode != 0
+
+
+def test_servers_end_with_the_page(reader):
+    done = reader.run(block("headrace serve -m ANY.gguf --port 8001 && curl -sf http://127.0.0.1:8001/health && cat $READER_LOGS/pids"))
+    assert done.returncode == 0 and '"ok"' in done.stdout, done.stderr
+    pid = int(done.stdout.split()[-1])
+    reader.end_servers()
+    assert not os.path.exists(f"/proc/{pid}/exe") or "headrace" not in os.readlink(f"/proc/{pid}/exe")

@@ -9,6 +9,7 @@ import pytest
 
 import check_docs
 import program_words
+import served_words
 from conftest import ROOT
 
 PLACEHOLDERS = {"--flag", "--no-x", "--x"}  # of any flag
@@ -38,6 +39,13 @@ def test_every_route_is_in_the_reference():
     routes = re.findall(r'^ROUTE\("(\w+)", "([^"]+)"', (ROOT / "src/server/routes.inc").read_text(), re.MULTILINE)
     assert len(routes) > 80
     assert [f"{method} {path}" for method, path in routes if f"| `{method} {path}` |" not in page] == []
+
+
+def test_every_metric_is_in_the_reference():
+    page = (ROOT / "docs/reference/metrics.md").read_text()
+    names = served_words.named_in_sources("server", r"(?:vllm|headrace|sglang|llamacpp):\w+") | served_words.named_in_sources("route", r"headrace_route_\w+")
+    assert len(names) > 80
+    assert [name for name in names if f"| `{name}` |" not in page] == []
 
 
 def flags_of_scripts():
