@@ -102,7 +102,7 @@ def test_a_block_that_fails_is_seen(reader, text):
 
 
 def test_servers_end_with_the_page(reader):
-    done = reader.run(block("headrace serve -m ANY.gguf --port 8001 && curl -sf http://127.0.0.1:8001/health && cat $READER_LOGS/pids"))
+    done = reader.run(block("headrace serve -m ANY.gguf --port 8001 && curl -sf http://127.0.0.1:8001/health && echo && cat $READER_LOGS/pids"))
     assert done.returncode == 0 and '"ok"' in done.stdout, done.stderr
     pid = int(done.stdout.split()[-1])
     reader.end_servers()
