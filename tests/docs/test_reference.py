@@ -78,6 +78,22 @@ def test_flags_that_pages_name_are_there(flags):
     assert wrong == []
 
 
+def test_values_that_pages_name_are_among_the_choices(binary):
+    flags = [flag for command in program_words.commands(binary) for flag in command.flags]
+    of_scripts = {name for path in (ROOT / "bench").rglob("*.py") for name in re.findall(r'add_argument\("(--[\w-]+)"', path.read_text())}
+    free = {name for flag in flags if flag.value != "NAME" for name in flag.names} | of_scripts  # also something else than one of some names
+    said = {name: " ".join(flag.text for flag in flags if name in flag.names) for flag in flags for name in flag.names if name not in free}
+    wrong = []
+    for path in check_docs.pages():
+        if check_docs.named(path).startswith(HISTORY):
+            continue
+        for number, span in spans(path):
+            for name, value in re.findall(r"(?<![\w-])(--[a-z][\w-]+)[ =]([a-z][\w-]*)(?![\w.:/])", span):
+                if name in said and value not in re.findall(r"[\w-]+", said[name]):
+                    wrong.append(f"{check_docs.named(path)}:{number}: {name} {value}")
+    assert len(said) > 20 and wrong == []
+
+
 def test_commands_for_those_of_ollama_are_there(binary):
     text = (ROOT / "docs/from/ollama.md").read_text()
     table = text[text.index("<!-- commands -->") : text.index("<!-- end -->")]
