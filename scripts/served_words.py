@@ -35,8 +35,9 @@ def listening(*command, until):
         child.stdout.close()
 
 
-def ask(url, body=None, method=None):
-    headers = {"Authorization": f"Bearer {KEY}", "Content-Type": "application/json"}
+def ask(url, body=None, method=None, key=KEY):
+    """The text of the answer, whatever its status."""
+    headers = {"Authorization": f"Bearer {key}", "Content-Type": "application/json"}
     data = None if body is None else json.dumps(body).encode()
     try:
         with urllib.request.urlopen(urllib.request.Request(url, data, headers, method=method), timeout=60) as answer:
@@ -48,6 +49,16 @@ def ask(url, body=None, method=None):
 # --- routes
 
 
+def bounds_text(schema):
+    """", 1 to 8" of a number's schema; bounds that are those of the type say nothing."""
+    low, high = schema.get("minimum"), schema.get("maximum")
+    from_text = f"over {schema['exclusiveMinimum']:g}" if "exclusiveMinimum" in schema else f"{low:,.12g}" if low is not None and abs(low) < 2**53 else ""
+    to_text = f"{high:,.12g}" if high is not None and abs(high) < 2**31 - 1 else ""
+    if from_text and to_text:
+        return f", {from_text} to {to_text}"
+    return f", from {from_text}" if from_text else f", to {to_text}" if to_text else ""
+
+
 def type_text(schema):
     """A field's type in a few words."""
     if "const" in schema:
@@ -55,16 +66,12 @@ def type_text(schema):
     if "enum" in schema:
         return ", ".join(f"`{json.dumps(value)}`" for value in schema["enum"])
     if "anyOf" in schema:
-        texts = list(dict.fromkeys(type_text(each) for each in schema["anyOf"]))
-        return " or ".join(texts)
+        return " or ".join(dict.fromkeys(type_text(each) for each in schema["anyOf"]))
     kind = schema.get("type", "anything")
     if isinstance(kind, list):
         return " or ".join(kind)
-    low, high = schema.get("minimum", schema.get("exclusiveMinimum")), schema.get("maximum")
     if kind in ("integer", "number"):
-        huge = high is not None and abs(high) >= 2**31 - 1
-        bounds = [f"over {low:g}" if "exclusiveMinimum" in schema else f"{low:,.12g}" if low is not None and abs(low) < 2**53 else "", "" if high is None or huge else f"{high:,.12g}"]
-        return kind + (f", {bounds[0]} to {bounds[1]}" if all(bounds) else f", from {bounds[0]}" if bounds[0] else f", to {bounds[1]}" if bounds[1] else "")
+        return kind + bounds_text(schema)
     if kind == "string" and "maxLength" in schema:
         return f"string, to {schema['maxLength']:,} characters"
     if kind == "array":
@@ -89,6 +96,16 @@ def not_served():
     return re.findall(r'ROUTE\("(\w+)", "([^"]+)", \w+, \w+, kNotServed,', text)
 
 
+def refusal(url, method, path):
+    """What a route says that is not served."""
+    error = json.loads(ask(url + path.replace("{id}", "x"), body={} if method == "POST" else None, method=method))["error"]
+    return error if isinstance(error, str) else error["message"]
+
+
+def anchor(title):
+    return re.sub(r"[^a-z0-9_ -]", "", title.lower()).replace(" ", "-")
+
+
 def routes_page(url):
     paths = json.loads(ask(url + "/openapi.json"))["paths"]
     routes = [(method.upper(), path, operation) for path, operations in paths.items() for method, operation in operations.items()]
@@ -108,7 +125,7 @@ def routes_page(url):
             "of a server has them. What they do is on the pages that [Serving](../serving.md#routes) names.\n",
             "| route | key | body |", "|---|---|---|"]  # fmt: skip
     for method, path, operation in routes:
-        links = [f"[{len(rows.splitlines())} fields](#{re.sub(r'[^a-z0-9_ -]', '', titles[rows].lower()).replace(' ', '-')})" for rows in bodies.get((method, path), [])]
+        links = [f"[{len(rows.splitlines())} fields](#{anchor(titles[rows])})" for rows in bodies.get((method, path), [])]
         example = next((form["example"] for form in forms_of(operation) if "example" in form), None)
         kinds = operation.get("requestBody", {}).get("content", {})
         body = " or ".join(links) or (f"`{json.dumps(example)}`" if example else ", ".join(kinds))
@@ -116,9 +133,7 @@ def routes_page(url):
     page += ["\n*Open*: without a key even where `--api-key` is given; `/metrics` too, unless there is a `--metrics-key`. Routes of a router beside these:",
              "`GET /workers`, `POST /workers`, `DELETE /workers/{id}`, `POST /workers/{id}/drain` and `undrain` ([many servers](../scale.md)).",
              "\n## Refused by name", "What other servers have and this one answers with a 400.\n", "| route | what it says |", "|---|---|"]  # fmt: skip
-    for method, path in not_served():
-        message = re.search(r'"(?:message|error)":\s*"((?:[^"\\]|\\.)*)"', ask(url + path.replace("{id}", "x"), body={} if method == "POST" else None, method=method))
-        page.append(f"| `{method} {path}` | {json.loads(chr(34) + message[1] + chr(34)) if message else ''} |")
+    page += [f"| `{method} {path}` | {refusal(url, method, path)} |" for method, path in not_served()]
     for rows, takers in fields.items():
         page += [f"\n## {titles[rows]}"]
         if len(takers) > 1:
@@ -183,10 +198,8 @@ def pages(program, model):
         with listening(program, "serve", "-m", model, "--served-model-name", "a-model", "--port", "0", "--api-key-file", keys, "--batch-dir", f"{folder}/batches",
                        "--max-model-len", "512", "--otlp-traces-endpoint", "http://127.0.0.1:9", until="ready") as url:  # fmt: skip
             ask(url + "/v1/completions", {"prompt": "Once upon a time " * 20, "max_tokens": 2, "cache_pin": 60})
-            for _ in range(5):  # the last is over its key's limit
-                request = urllib.request.Request(url + "/v1/completions", json.dumps({"prompt": "x", "max_tokens": 1}).encode(), {"Authorization": "Bearer other", "Content-Type": "application/json"})
-                with contextlib.suppress(urllib.error.HTTPError):
-                    urllib.request.urlopen(request, timeout=60).read()
+            for _ in range(2):  # the second is over its key's limit
+                ask(url + "/v1/completions", {"prompt": "x", "max_tokens": 1}, key="other")
             with listening(program, "route", "--worker", url, "--port", "0", until="listening") as router:
                 routers = ask(router + "/metrics")
             return {"routes": routes_page(url), "metrics": metrics_page(ask(url + "/metrics"), routers)}

@@ -59,6 +59,12 @@ def free_port():
         return probe.getsockname()[1]
 
 
+def is_running(pid):
+    """Whether the process is there and no zombie: those have no command line."""
+    path = pathlib.Path(f"/proc/{pid}/cmdline")
+    return path.exists() and path.read_bytes() != b""
+
+
 class Reader:
     def __init__(self, folder, binary, model, minilm):
         self.folder, self.model, self.minilm = folder, pathlib.Path(model), pathlib.Path(minilm)
@@ -154,16 +160,11 @@ class Reader:
         running = [int(pid) for pid in pids.read_text().split()] if pids.exists() else []
         pids.unlink(missing_ok=True)
         for signal_number in (signal.SIGTERM, signal.SIGKILL):
-            for pid in list(running):
-                try:
-                    os.kill(pid, signal_number)
-                except ProcessLookupError:
-                    running.remove(pid)
-            for _ in range(60):
-                running = [pid for pid in running if pathlib.Path(f"/proc/{pid}/cmdline").exists() and pathlib.Path(f"/proc/{pid}/cmdline").read_bytes()]
-                if not running:
-                    return
-                time.sleep(0.05)
+            for pid in filter(is_running, running):
+                os.kill(pid, signal_number)
+            deadline = time.monotonic() + 3
+            while any(map(is_running, running)) and time.monotonic() < deadline:
+                time.sleep(0.02)
 
     def close(self):
         self.end_servers()
