@@ -13,9 +13,9 @@ from mkdocs.structure.files import File, InclusionLevel
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 DOCS = "docs/"
-SHOWN = (".md", ".py", ".yaml", ".yml", ".json", ".service", "")  # as a page; other files come as they are
 LINK = re.compile(r"(\]\()([^)\s#]+)(#[^)\s]*)?(\))")
-LANGUAGES = {".py": "python", ".yaml": "yaml", ".yml": "yaml", ".json": "json", ".h": "cpp", ".cc": "cpp", ".service": "ini"}
+# Files that are shown as a page, by the ends of their names; others come as they are.
+LANGUAGES = {"": "text", ".py": "python", ".yaml": "yaml", ".yml": "yaml", ".json": "json", ".service": "ini"}
 
 
 def on_config(config):
@@ -53,7 +53,7 @@ def place_of(path):
     if path.startswith(DOCS):
         return path[len(DOCS):]
     suffix = pathlib.PurePath(path).suffix
-    return f"source/{path}" if suffix == ".md" or suffix not in SHOWN else f"source/{path}.md"
+    return f"source/{path}.md" if suffix in LANGUAGES else f"source/{path}"
 
 
 def place_of_folder(path):
@@ -81,8 +81,7 @@ def content_of(path):
         return f"# {path}\n\n" + "".join(f"- [{name}]({name})\n" for name in names if not name.endswith("/"))
     if path.endswith(".md"):
         return whole.read_text(encoding="utf-8")
-    language = LANGUAGES.get(whole.suffix, "text")
-    return f"# {path}\n\n````{language}\n{whole.read_text(encoding='utf-8')}\n````\n"
+    return f"# {path}\n\n````{LANGUAGES[whole.suffix]}\n{whole.read_text(encoding='utf-8')}\n````\n"
 
 
 @functools.cache

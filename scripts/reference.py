@@ -61,7 +61,7 @@ def flags_page(commands):
     groups = list(dict.fromkeys(flag.group for flag in having if flag in shared))
     titles = {group: f"Shared: {group.lower()}" for group in groups}
 
-    page = ["# Flags", MADE.strip(),
+    page = ["# Flags\n",
             "Every command with its flags; what several commands have alike stands once, under *Shared*. Any flag of a command that takes a",
             "model may come from the environment (`HEADRACE_MAX_MODEL_LEN=4k`) or from the file of `--config`. `headrace COMMAND --help`,",
             "`headrace man` and completions are made from the same table. Each has `--help`, `-h`.\n",
@@ -123,16 +123,21 @@ def filled_tables(program, text, commands):
 # --- files
 
 
+def made(text):
+    """A whole page, with the mark that it is made behind its title."""
+    title, _, rest = text.partition("\n")
+    return f"{title}\n{MADE}{rest}"
+
+
 def made_files(program):
     """{path: text}"""
     commands = program_words.commands(program)
-    files = {REFERENCE / "flags.md": flags_page(commands)}
+    files = {REFERENCE / "flags.md": made(flags_page(commands))}
     for path in sorted((ROOT / "docs" / "from").glob("*.md")):
         text = path.read_text(encoding="utf-8")
         files[path] = filled_tables(program, text, commands)
-    pages = served_words.pages(program, MODEL)
-    files[REFERENCE / "routes.md"] = pages["routes"].replace("MADE\n", MADE, 1)
-    files[REFERENCE / "metrics.md"] = pages["metrics"].replace("MADE\n", MADE, 1)
+    for name, text in served_words.pages(program, MODEL).items():
+        files[REFERENCE / f"{name}.md"] = made(text)
     return files
 
 

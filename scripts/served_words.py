@@ -120,7 +120,7 @@ def routes_page(url):
             fields[rows].append(f"{method} {path}")
             bodies.setdefault((method, path), []).append(rows)
     titles = {rows: f"Body of {takers[0]}" for rows, takers in fields.items()}
-    page = ["# Routes", "MADE",
+    page = ["# Routes\n",
             "Every route of `headrace serve`, with the fields of its body, their types and the bounds that they are checked against, as `/openapi.json`",
             "of a server has them. What they do is on the pages that [Serving](../serving.md#routes) names.\n",
             "| route | key | body |", "|---|---|---|"]  # fmt: skip
@@ -183,7 +183,7 @@ def metrics_page(own, routers):
     if missing:
         raise SystemExit(f"served_words.py: the sources have metrics that did not appear, make requests here that show them: {', '.join(sorted(missing))}")
     return "\n".join([
-        "# Metrics", "MADE",
+        "# Metrics\n",
         "Every family of `/metrics`, in Prometheus' text format. What to watch, dashboards and alarms: [Monitoring](../monitoring.md). All of a server have the",
         "labels `model_name` and `engine`; histograms have `_bucket`, `_sum` and `_count`.\n",
         "## Of a server", *metric_rows(own), "\n## Of a router", "`headrace route` ([many servers](../scale.md)).\n", *metric_rows(routers)]) + "\n"  # fmt: skip
