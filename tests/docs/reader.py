@@ -1,7 +1,7 @@
 """A reader's machine: a folder with what the pages take for granted (a model, a file of requests), where their blocks are run as they stand.
 
 What differs from a reader at a terminal, and nothing else:
-  - ports 8000 to 8002 are free ones;
+  - ports 8000 to 8003 are free ones;
   - `headrace serve` and `headrace route` go to the background when they are ready, until the page ends;
   - `headrace top` shows one frame; nobody types in a chat;
   - a NAME.gguf that is not there is the small model; the hub and the registry are stand-ins on this machine."""
@@ -26,7 +26,7 @@ from random_adapter import write_adapter  # noqa: E402
 from stand_in_hub import COMMIT, StandInHub  # noqa: E402
 
 FILES = pathlib.Path(__file__).with_name("files")
-PORTS = ("8000", "8001", "8002")
+PORTS = ("8000", "8001", "8002", "8003")
 BLOCK_SECONDS_MAX = 60
 
 # What stands for `headrace` on a reader's path.
