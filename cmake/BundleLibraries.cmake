@@ -12,7 +12,13 @@ endforeach()
 # Of a base system: the C and C++ run-time libraries (Debian's apt itself needs them).
 set(base "^(ld-linux|libc|libm|libdl|librt|libpthread|libresolv|libgcc_s|libstdc\\+\\+)[-.]")
 file(GET_RUNTIME_DEPENDENCIES EXECUTABLES ${PROGRAM} LIBRARIES ${opened}
-  RESOLVED_DEPENDENCIES_VAR found UNRESOLVED_DEPENDENCIES_VAR missing PRE_EXCLUDE_REGEXES ${base})
+  RESOLVED_DEPENDENCIES_VAR found UNRESOLVED_DEPENDENCIES_VAR missing PRE_EXCLUDE_REGEXES ${base}
+  CONFLICTING_DEPENDENCIES_PREFIX twice)
+# What is there in a folder of its own and in the system's, as on a machine with scripts/gpu_deps: the first of both.
+foreach(name ${twice_FILENAMES})
+  list(GET twice_${name} 0 first)
+  list(APPEND found ${first})
+endforeach()
 if(missing)
   message(FATAL_ERROR "${PROGRAM} needs ${missing}: not found")
 endif()

@@ -1,6 +1,7 @@
 // How families of models write calls of tools and thoughts: one row of a table for each form.
 #pragma once
 
+#include <cstdint>
 #include <string>
 #include <string_view>
 #include <vector>
