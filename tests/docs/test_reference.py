@@ -78,6 +78,13 @@ def test_flags_that_pages_name_are_there(flags):
     assert wrong == []
 
 
+def test_commands_that_pages_name_are_there(binary):
+    first_words = {command.name.split()[0] for command in program_words.commands(binary)} | {"help"}
+    named = {(check_docs.named(path), found[1]) for path in check_docs.pages() for _, span in spans(path)
+             if (found := re.match(r"(?:build/)?headrace ([a-z]+)\b", span))}  # fmt: skip
+    assert len(named) > 50 and sorted((page, word) for page, word in named if word not in first_words) == []
+
+
 def test_values_that_pages_name_are_among_the_choices(binary):
     flags = [flag for command in program_words.commands(binary) for flag in command.flags]
     of_scripts = {name for path in (ROOT / "bench").rglob("*.py") for name in re.findall(r'add_argument\("(--[\w-]+)"', path.read_text())}
