@@ -1,6 +1,7 @@
 """What the program says of itself: its commands with their flags, read from `headrace man`, and how it takes a flag."""
 
 import dataclasses
+import functools
 import re
 import subprocess
 
@@ -60,6 +61,7 @@ def off_names(program, command):
     return {name.strip() for found in re.findall(r"\(off: ([^)]*)\)", page) for name in found.split(",")}
 
 
+@functools.cache
 def commands(program):
     page = run(program, "man").stdout
     sections = re.split(r'^\.SH "(.+)"\n', page, flags=re.MULTILINE)[1:]
