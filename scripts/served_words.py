@@ -99,7 +99,7 @@ def not_served():
 def refusal(url, method, path):
     """What a route says that is not served."""
     error = json.loads(ask(url + path.replace("{id}", "x"), body={} if method == "POST" else None, method=method))["error"]
-    return error if isinstance(error, str) else error["message"]
+    return re.sub(r"^\S+ is not supported: ", "", error if isinstance(error, str) else error["message"])
 
 
 def anchor(title):
