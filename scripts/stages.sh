@@ -86,8 +86,9 @@ stage_model() {
 stage_source() {
   begin source
   logged source.log /usr/bin/python3 scripts/check_source.py || fail "scripts/check_source.py" || return
+  logged source.log /usr/bin/python3 scripts/check_docs.py || fail "scripts/check_docs.py" || return
   logged source.log /usr/bin/python3 tests/mutants/run.py --check || fail "tests/mutants/run.py --check" || return
-  finish "layout, sizes, includes and words of the sources"
+  finish "layout, sizes, includes and words of the sources; links of the pages"
 }
 
 stage_build() {
@@ -171,6 +172,15 @@ stage_clients() {
   finish "openai client, HTTP and command line suites"
 }
 
+# The pages of docs/: the site builds without a warning, their commands run, their reference is the program's.
+stage_docs() {
+  begin docs
+  ensure_venv build/venv-docs tests/requirements_docs.txt
+  NO_MKDOCS_2_WARNING=1 logged site.log build/venv-docs/bin/mkdocs build --strict || fail "mkdocs build --strict"
+  run_suites docs docs
+  finish "the site in build/site, commands of the pages, reference of flags, routes and metrics"
+}
+
 # The web page, with people's hands.
 stage_browser() {
   begin browser
@@ -203,6 +213,8 @@ stage_python() {
   export HEADRACE_BINARY=$PWD/build/headrace PYTHONPATH=''
   logged python.log build/venv-python/bin/python -m pytest -q --timeout=300 -o "cache_dir=$PWD/build/pytest-python" \
     --junitxml="$RESULTS/python/python.xml" tests/python || fail "pytest tests/python"
+  logged python-docs.log build/venv-python/bin/python -m pytest -q --timeout=300 -o "cache_dir=$PWD/build/pytest-python" \
+    --junitxml="$RESULTS/python/docs.xml" tests/docs/test_blocks.py -k python_package || fail "blocks of the Python package"
   finish "the Python package, installed by pip"
 }
 

@@ -45,7 +45,6 @@ constexpr std::string_view kNoImages = "models see no images here";
 constexpr std::string_view kNoPage =
     "the page of serve takes no settings (--no-webui switches it off)";
 constexpr std::string_view kServerOnly = "it is a flag of headrace serve";
-constexpr std::string_view kNoSuchRoute = "there is no such route";
 constexpr std::string_view kBinding = "--cpu-bind places threads";
 constexpr std::string_view kPlanned = "memory is planned by --max-model-len and --max-num-seqs";
 constexpr std::string_view kOneSpan = "--otlp-traces-endpoint sends one span of each request";
@@ -54,7 +53,7 @@ constexpr std::string_view kTiers = "--kv-offloading-size keeps prefixes in host
 constexpr std::string_view kNoAdapters =
     "this command takes no adapters: headrace serve, run and chat do";
 constexpr std::string_view kCors = "a preflight from --allowed-origins is answered as it asks";
-constexpr std::string_view kUnused = "the sampler that it belongs to is not here";
+constexpr std::string_view kUnused = "without the flag of its sampler it changes nothing";
 
 constexpr IgnoredFlag kIgnoredFlags[] = {
     // vLLM
@@ -84,7 +83,7 @@ constexpr IgnoredFlag kIgnoredFlags[] = {
     {"--enable-server-load-tracking", kNothing, kAlways},
     {"--enable-request-id-headers", kNothing, kAlways},
     {"--enable-per-request-metrics", kNothing, kUnlike},
-    {"--enable-tokenizer-info-endpoint", kNothing, kNoSuchRoute},
+    {"--enable-tokenizer-info-endpoint", kNothing, kAlways},
     {"--trust-remote-code", kNothing, "models bring no code here"},
     {"--code-revision", kValue, "models bring no code here"},
     {"--hf-token,--hft", kMaybe, kNoFetch},
@@ -190,14 +189,14 @@ constexpr IgnoredFlag kIgnoredFlags[] = {
     {"--webui,--no-webui,--ui,--no-ui", kNothing, kServerOnly},
     {"--path,--ui-config,--webui-config,--ui-config-file,--webui-config-file", kValue, kNoPage},
     {"--ui-mcp-proxy,--webui-mcp-proxy", kNothing, kNoPage},
-    {"--slots,--no-slots,--props", kNothing, kNoSuchRoute},
+    {"--slots,--no-slots,--props", kNothing, "/slots and /props are always there"},
     {"--timeout,--to", kValue, kUnlike},
     {"--reuse-port", kNothing, kUnlike},
     {"--models-max", kValue, kServerOnly},
     {"--models-autoload", kNothing, kServerOnly},
     {"--tags", kValue, kUnlike},
     {"--embd-normalize", kValue, "vectors are normalised as the model's files say"},
-    {"--spm-infill", kNothing, kNoSuchRoute},
+    {"--spm-infill", kNothing, "/infill writes its parts as the model's vocabulary has them"},
     {"--mmproj-auto,--no-mmproj,--no-mmproj-auto,--mmproj-offload", kNothing, kNoImages},
     {"--image-min-tokens,--image-max-tokens,--media-path,--mmproj-device,--mmdev", kValue,
      kNoImages},
@@ -271,16 +270,16 @@ constexpr OnlyFlag kOnlyFlags[] = {
     {"--long-prefill-token-threshold", "0", "--tpot-target bounds steps"},
     {"--predict,--n-predict,-n", "-1", "max_tokens of a request bounds its answer"},
     {"--reasoning-format", "auto,deepseek", "requests say it, or --reasoning-parser none"},
-    {"--reasoning-budget", "-1", "max_tokens bounds thoughts and answer together"},
+    {"--reasoning-budget", "-1", "send thinking_token_budget with the requests"},
     {"--reasoning,--rea", "auto", "send chat_template_kwargs with the requests"},
     {"--reasoning-effort", "default", "send reasoning_effort with the requests"},
     {"--repeat-last-n", "-1", "penalties look at the whole prompt and answer"},
-    {"--xtc-probability", "0", kNoSampler},
-    {"--dry-multiplier", "0", kNoSampler},
+    {"--xtc-probability", "0", kEachRequest},
+    {"--dry-multiplier", "0", kEachRequest},
     {"--mirostat", "0", kNoSampler},
     {"--dynatemp-range", "0", kNoSampler},
-    {"--typical,--typical-p", "1", kNoSampler},
-    {"--top-nsigma,--top-n-sigma", "-1", kNoSampler},
+    {"--typical,--typical-p", "1", kEachRequest},
+    {"--top-nsigma,--top-n-sigma", "-1", kEachRequest},
     {"--adaptive-target", "-1", kNoSampler},
     {"--presence-penalty", "0", kEachRequest},
     {"--frequency-penalty", "0", kEachRequest},
@@ -295,7 +294,8 @@ struct RefusedFlag {
 };
 
 constexpr std::string_view kNoTools = "the server runs no tools";
-constexpr std::string_view kNoForms = "the form of answers is not enforced";
+constexpr std::string_view kNoForms =
+    "requests say it themselves: response_format, structured_outputs, grammar";
 constexpr std::string_view kOneProcess = "prompts and answers are computed in one process";
 constexpr std::string_view kServesOnly =
     "a server has one model or several: it is a flag of headrace serve";

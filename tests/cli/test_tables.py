@@ -65,6 +65,11 @@ def test_the_tables_of_this_repository_are_those_of_its_rows():
     assert done.returncode == 0, done.stdout + done.stderr
 
 
+def test_the_plots_of_this_repository_are_those_of_its_rows():
+    done = subprocess.run([sys.executable, "-I", "-S", str(ROOT / "bench/plots/measured.py"), "--check"], capture_output=True, text=True)
+    assert done.returncode == 0, done.stdout + done.stderr
+
+
 def test_a_table_says_what_it_is_of(tree):
     assert tables(tree).returncode == 0
     text = (tree / "README.md").read_text()
