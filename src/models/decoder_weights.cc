@@ -3,6 +3,9 @@
 #include <algorithm>
 #include <cmath>
 #include <future>
+#include <map>
+#include <memory>
+#include <mutex>
 #include <optional>
 #include <utility>
 
@@ -293,6 +296,7 @@ class DecoderLoader {
                            whole.dtype, Shape{range.rows, range.columns}, whole.row_stride);
   }
 
+  // REQUIRES: uses_->mutex is held
   Result<ConstTensorView> whole_of(const NamedMatrix& wanted) const {
     if (wanted.experts == 0) return source_.get(wanted.name, wanted.shape);
     const Shape stack{wanted.experts, wanted.shape[0], wanted.shape[1]};
@@ -329,7 +333,14 @@ class DecoderLoader {
   Result<LinearSource> source_of(const NamedMatrix& wanted) {
     HR_ASSIGN_OR_RETURN(auto reader, source_.rows(wanted.name, wanted.expert));
     if (reader != nullptr) return made_source_of(wanted, std::move(reader));
+    std::unique_lock lock(uses_->mutex);
     HR_ASSIGN_OR_RETURN(const ConstTensorView whole, whole_of(wanted));
+    // Rows are looked up in a table of which a part is the head: it stays.
+    const bool in_part = options_.shard.is_split() || spec_.model.output_rows > 0;
+    const bool looked_up = in_part && wanted.name == kTable;
+    std::shared_ptr<const void> hold;
+    if (!looked_up) hold = released_after(whole);
+    lock.unlock();
     HR_ASSIGN_OR_RETURN(const ConstTensorView view, range_of(whole, wanted));
     LinearSource source{view, wanted.row_order};
     if (wanted.columns == whole.columns()) {
@@ -338,10 +349,7 @@ class DecoderLoader {
         from->release_rows(whole, skipped + first, skipped + last);
       };
     }
-    // Rows are looked up in a table of which a part is the head: it stays.
-    const bool in_part = options_.shard.is_split() || spec_.model.output_rows > 0;
-    const bool looked_up = in_part && wanted.name == kTable;
-    if (!looked_up) source.hold = released_after(whole);
+    source.hold = std::move(hold);
     source.unpack = options_.unpack_blocks || wanted.dense;
     quantise_as_asked(wanted, source);
     return source;
@@ -430,8 +438,15 @@ class DecoderLoader {
   }
 
   // Gives the view back to the source when the last copy is gone.
-  std::shared_ptr<const void> released_after(const ConstTensorView& view) const {
-    return {view.data, [source = &source_, view](const void*) { source->release(view); }};
+  // Several matrices may be ranges of one tensor: the last of them to be packed, on a thread of the
+  // uploader, gives it back. REQUIRES: uses_->mutex is held, since before the source gave the
+  // tensor
+  std::shared_ptr<const void> released_after(const ConstTensorView& view) {
+    ++uses_->of[view.data];
+    return {view.data, [source = &source_, uses = uses_, view](const void*) {
+              const std::lock_guard lock(uses->mutex);
+              if (--uses->of[view.data] == 0) source->release(view);
+            }};
   }
 
   Result<DeviceVector> stacked_bias(const MatrixStack& stack) const {
@@ -460,6 +475,12 @@ class DecoderLoader {
   // Matrices whose rows are made as floats and packed as blocks.
   int32_t requantised_ = 0;
   std::string first_requantised_;
+  struct Uses {
+    std::mutex mutex;
+    std::map<const std::byte*, int>
+        of;  // of a tensor's memory: matrices that are still to be packed
+  };
+  const std::shared_ptr<Uses> uses_ = std::make_shared<Uses>();
   std::optional<Uploader> uploader_;  // CUDA. Ends before the memory that it writes to
 };
 

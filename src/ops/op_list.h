@@ -9,6 +9,7 @@
 #include "ops/attention/rope_kv.h"
 #include "ops/linear/gated_linear.h"
 #include "ops/linear/grouped_linear.h"
+#include "ops/linear/head_linear.h"
 #include "ops/linear/linear.h"
 #include "ops/linear/lora_linear.h"
 #include "ops/linear/norm_linear.h"
@@ -43,6 +44,7 @@
   OP(gated_activation, GatedActivationArgs)  \
   OP(gated_linear, GatedLinearArgs)          \
   OP(grouped_linear, GroupedLinearArgs)      \
+  OP(head_linear, HeadLinearArgs)            \
   OP(latent_kv, LatentKvArgs)                \
   OP(layer_norm, LayerNormArgs)              \
   OP(linear, LinearArgs)                     \

@@ -6,6 +6,7 @@
 
 #include "models/row_views.h"
 #include "ops/attention/latent_kv.h"
+#include "ops/linear/head_linear.h"
 #include "ops/linear/linear.h"
 #include "ops/rows/rms_norm.h"
 
@@ -52,6 +53,7 @@ class LatentAttentionMixer final : public Mixer {
   std::vector<LinearWeight*> matrices() override {
     std::vector<LinearWeight*> all = {&down_.weight};
     if (has_query_latent()) all.push_back(&query_up_.weight);
+    if (in_stacks()) all.insert(all.end(), {&key_stack_.weight, &value_stack_.weight});
     for (LinearLayer& key : keys_) all.push_back(&key.weight);
     for (LinearLayer& value : values_) all.push_back(&value.weight);
     all.push_back(&out_.weight);
@@ -73,7 +75,8 @@ class LatentAttentionMixer final : public Mixer {
     };
     int64_t bytes =
         std::max({attention_workspace_bytes(load.thread_count, spec_.rank, load.kv_length_max),
-                  of(down_), of(keys_.front()), of(values_.front()), of(out_)});
+                  of(down_), of(out_)});
+    if (!in_stacks()) bytes = std::max({bytes, of(keys_.front()), of(values_.front())});
     if (has_query_latent()) bytes = std::max(bytes, of(query_up_));
     return bytes;
   }
@@ -96,11 +99,7 @@ class LatentAttentionMixer final : public Mixer {
     const TensorView values = run.scratch.rows(kValues, rows, value_width());
     run.branch.multiply_input(down_, down);
     const TensorView q = queries(run, down);
-    for (int32_t h = 0; h < spec_.heads; ++h) {
-      multiply(context, keys_[static_cast<size_t>(h)],
-               column_range(q, int64_t{h} * spec_.query_dim(), spec_.plain_dim),
-               column_range(absorbed, int64_t{h} * spec_.kept_dim(), spec_.rank));
-    }
+    multiply_heads(context, key_stack_, keys_, q, absorbed);
     const RopeAngles& angles = run.angles[static_cast<size_t>(spec_.rope)];
     latent_kv(context, {.kv = column_range(down, down_width() - spec_.kept_dim(), spec_.kept_dim()),
                         .q = q,
@@ -120,11 +119,7 @@ class LatentAttentionMixer final : public Mixer {
                         .f32_products = down_.weight.compute() != LinearCompute::kFast,
                         .plan = run.group.plan,
                         .out = latents});
-    for (int32_t h = 0; h < spec_.heads; ++h) {
-      multiply(context, values_[static_cast<size_t>(h)],
-               column_range(latents, int64_t{h} * spec_.rank, spec_.rank),
-               column_range(values, int64_t{h} * spec_.value_dim, spec_.value_dim));
-    }
+    multiply_heads(context, value_stack_, values_, latents, values);
     run.branch.end_with(out_, values);
   }
 
@@ -132,6 +127,22 @@ class LatentAttentionMixer final : public Mixer {
   enum Area : size_t { kDown, kAbsorbed, kLatents, kValues, kQueries };  // of scratch memory
 
   bool has_query_latent() const { return spec_.query_rank > 0; }
+  bool in_stacks() const { return keys_.empty(); }
+
+  // Of each head's columns of x the first that its matrix has, to the first of its columns of y.
+  void multiply_heads(OpContext& context, const LinearLayer& stack,
+                      const std::vector<LinearLayer>& heads, const TensorView& x,
+                      const TensorView& y) const {
+    if (in_stacks()) {
+      return head_linear(context, {.heads = spec_.heads, .x = x, .weight = &stack.weight, .y = y});
+    }
+    const int64_t x_step = x.columns() / spec_.heads, y_step = y.columns() / spec_.heads;
+    for (int32_t h = 0; h < spec_.heads; ++h) {
+      const LinearLayer& head = heads[static_cast<size_t>(h)];
+      multiply(context, head, column_range(x, h * x_step, head.weight.k()),
+               column_range(y, h * y_step, head.weight.n()));
+    }
+  }
   int64_t query_width() const { return int64_t{spec_.heads} * spec_.query_dim(); }
   int64_t absorbed_width() const { return int64_t{spec_.heads} * spec_.kept_dim(); }
   int64_t latent_width() const { return int64_t{spec_.heads} * spec_.rank; }
@@ -165,6 +176,8 @@ class LatentAttentionMixer final : public Mixer {
                         tensors.values("attn_kv_b.weight", Shape{rows, spec_.rank}));
     std::vector<float> turned(static_cast<size_t>(spec_.plain_dim) *
                               static_cast<size_t>(spec_.rank));
+    std::vector<float> all_turned;  // of all heads, on a GPU
+    MatrixStack values{.columns = spec_.rank, .dense = true};
     for (int64_t h = 0; h < spec_.heads; ++h) {
       const float* const key = all.data() + h * per_head * spec_.rank;  // [plain_dim, rank]
       for (int64_t c = 0; c < spec_.rank; ++c) {
@@ -172,21 +185,36 @@ class LatentAttentionMixer final : public Mixer {
           turned[static_cast<size_t>(c * spec_.plain_dim + d)] = key[d * spec_.rank + c];
         }
       }
-      HR_ASSIGN_OR_RETURN(LinearLayer absorbs,
-                          tensors.made(Shape{spec_.rank, spec_.plain_dim}, turned));
-      keys_.push_back(std::move(absorbs));
       const MatrixStack::Rows value{.name = "attn_kv_b",
                                     .count = spec_.value_dim,
                                     .first = h * per_head + spec_.plain_dim,
                                     .of = rows};
+      if (tensors.on_gpu()) {
+        all_turned.insert(all_turned.end(), turned.begin(), turned.end());
+        values.rows.push_back(value);
+        continue;
+      }
+      HR_ASSIGN_OR_RETURN(LinearLayer absorbs,
+                          tensors.made(Shape{spec_.rank, spec_.plain_dim}, turned));
+      keys_.push_back(std::move(absorbs));
       HR_ASSIGN_OR_RETURN(LinearLayer of_head,
                           tensors.matrix({.rows = {value}, .columns = spec_.rank}));
       values_.push_back(std::move(of_head));
     }
+    if (!tensors.on_gpu()) return ok_status();
+    const int64_t stacked = int64_t{spec_.heads} * spec_.rank;
+    HR_ASSIGN_OR_RETURN(key_stack_, tensors.made(Shape{stacked, spec_.plain_dim}, all_turned));
+    HR_ASSIGN_OR_RETURN(value_stack_, tensors.matrix(values));
     return ok_status();
   }
 
   Status load_apart(LayerTensors& tensors) {
+    if (tensors.on_gpu()) {
+      HR_ASSIGN_OR_RETURN(key_stack_, load_stack(tensors, "attn_k_b", spec_.rank, spec_.plain_dim));
+      HR_ASSIGN_OR_RETURN(value_stack_,
+                          load_stack(tensors, "attn_v_b", spec_.value_dim, spec_.rank));
+      return ok_status();
+    }
     const auto load_head = [&](const std::string& name, int64_t rows, int64_t columns, int32_t h,
                                std::vector<LinearLayer>& to) -> Status {
       const MatrixStack::Rows matrix{
@@ -201,6 +229,16 @@ class LatentAttentionMixer final : public Mixer {
       HR_RETURN_IF_ERROR(load_head("attn_v_b", spec_.value_dim, spec_.rank, h, values_));
     }
     return ok_status();
+  }
+
+  // Matrices of all heads, one tensor of which they are parts, one below the other.
+  Result<LinearLayer> load_stack(LayerTensors& tensors, const std::string& name, int64_t rows,
+                                 int64_t columns) const {
+    MatrixStack stack{.columns = columns, .dense = true};
+    for (int32_t h = 0; h < spec_.heads; ++h) {
+      stack.rows.push_back({.name = name, .count = rows, .experts = spec_.heads, .expert = h});
+    }
+    return tensors.matrix(stack);
   }
 
   TensorView queries(const MixerRun& run, const TensorView& down) const {
@@ -219,10 +257,13 @@ class LatentAttentionMixer final : public Mixer {
 
   const LatentAttentionSpec spec_;
   const int64_t hidden_;
-  LinearLayer down_;                 // [query_rank or H query_dim, and kept_dim; D]
-  DeviceVector query_norm_;          // [query_rank]
-  LinearLayer query_up_;             // [H query_dim, query_rank]
-  DeviceVector norm_;                // [rank]
+  LinearLayer down_;         // [query_rank or H query_dim, and kept_dim; D]
+  DeviceVector query_norm_;  // [query_rank]
+  LinearLayer query_up_;     // [H query_dim, query_rank]
+  DeviceVector norm_;        // [rank]
+  // On a GPU those of all heads in one.
+  LinearLayer key_stack_;            // [H rank, plain_dim]
+  LinearLayer value_stack_;          // [H value_dim, rank]
   std::vector<LinearLayer> keys_;    // [H] K_h', [rank, plain_dim]
   std::vector<LinearLayer> values_;  // [H] V_h, [value_dim, rank]
   LinearLayer out_;                  // [D, H value_dim]

@@ -239,9 +239,14 @@ TEST_F(LatentAttention, InterleavedRowsAreTheSame) {
   EXPECT_EQ(run(x, {kRows}), in_halves);
 }
 
-TEST_F(LatentAttention, IsRefusedOnAGpu) {
+TEST_F(LatentAttention, ALargeOneIsRefusedOnAGpu) {
+  const DeviceTraits gpu{.kind = DeviceKind::kCuda};
   load(plain_spec());
-  const Status status = part_->check_device({.kind = DeviceKind::kCuda}, DType::kBF16);
+  EXPECT_TRUE(part_->check_device(gpu, DType::kBF16).ok());
+  LatentAttentionSpec large = plain_spec();
+  large.rank = 700;
+  load(large);
+  const Status status = part_->check_device(gpu, DType::kBF16);
   EXPECT_NE(status.message().find("--device cpu"), std::string::npos) << status.message();
 }
 

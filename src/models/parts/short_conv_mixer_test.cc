@@ -67,12 +67,5 @@ TEST(ShortConvMixer, RunsInADecoder) {
   }
 }
 
-TEST(ShortConvMixer, IsRefusedOnAGpu) {
-  const DeviceTraits gpu{.kind = DeviceKind::kCuda};
-  const Status status = make_part(kSpec, kHidden)->check_device(gpu, DType::kBF16);
-  EXPECT_EQ(status.code(), StatusCode::kUnsupported);
-  EXPECT_NE(status.message().find("--device cpu"), std::string::npos);
-}
-
 }  // namespace
 }  // namespace headrace
