@@ -286,7 +286,9 @@ SubcommandRun define_bench_simulate(CLI::App& app) {
                  "Steps that are planned before the first of them has ended: a GPU's engine has 2")
       ->check(CLI::Range(1, 8));
   app.add_option("--kv-tokens", flags->kv_tokens, "Tokens of KV memory (default: the machine's)");
-  app.add_option("--mlfq-quantum", flags->scheduler.mlfq_quantum, "Tokens of mlfq's first quantum");
+  app.add_option("--mlfq-quantum", flags->scheduler.mlfq_quantum_seconds,
+                 "Seconds of mlfq's first quantum; 0: the shortest step, as measured")
+      ->check(number_between(0.0, 3600.0));
   app.add_option("--crowd-step-ratio", flags->scheduler.crowd_step_ratio,
                  "fair: a step with prompts of a tenant with more than its share takes at most so "
                  "many times what its decodes take; 0: no bound")

@@ -256,8 +256,11 @@ void add_policy_flags(CLI::App& app, SchedulerOptions& scheduler) {
   add_size(app, "--promote-after-steps", scheduler.promote_after_steps, 1, kInt32Max,
            "Steps without work after which a request goes before all others, under policies that "
            "reorder the queue");
-  add_size(app, "--mlfq-quantum", scheduler.mlfq_quantum, 1, 1 << 20,
-           "mlfq: tokens of the first quantum");
+  app.add_option("--mlfq-quantum", scheduler.mlfq_quantum_seconds,
+                 "mlfq: the first queue's quantum; 0: the shortest step, as measured")
+      ->check(number_between(0.0, 3600.0))
+      ->type_name("SECONDS")
+      ->group("Engine");
   app.add_option("--crowd-step-ratio", scheduler.crowd_step_ratio,
                  "fair: a step with prompts of a tenant with more than its share takes at most so "
                  "many times what its decodes take; 0: no bound")

@@ -40,7 +40,7 @@ BatchScheduler::BatchScheduler(SchedulerOptions options, std::unique_ptr<QueuePo
       supply_(options_, pool_, cache_.get(), admission_),
       table_(options_, *policy_, pool_, supply_, admission_),
       pace_(options_),
-      displacement_(*policy_, table_),
+      displacement_(*policy_, table_, pace_),
       promotion_(options_, *policy_, table_, displacement_),
       admitter_(options_, *policy_, pool_, supply_, admission_, table_, pace_, displacement_),
       background_(options_, table_, pace_),
@@ -226,7 +226,7 @@ Sequence* BatchScheduler::name_next(StepDraft& draft) {
 
 void BatchScheduler::admit(StepDraft& draft, Sequence& head, const PrefixMatch& hit) {
   table_.start(head);
-  displacement_.charge(head, hit.tokens, pace_.cost());
+  displacement_.charge(head, hit.tokens);
   const Ticket usable_after = supply_.adopt(head, hit);
   supply_.unpin(head);
   writer_.write_admission(draft, head, head.known_tokens());
@@ -263,7 +263,8 @@ std::vector<Emission> BatchScheduler::apply(const StepPlan& plan, const StepResu
     cache_->set_seconds_per_token(pace_.cost().seconds_per_prompt_token());
   }
   std::vector<Emission> emissions =
-      reader_.read(plan, step.sequences, result, pace_.applied_seconds());
+      reader_.read(plan, step.sequences, result,
+                   {.now_seconds = pace_.applied_seconds(), .step_seconds = measured.seconds});
   spare_sequences_ = std::move(step.sequences);
   spare_sequences_.clear();
   pool_.advance(Ticket(plan.step));

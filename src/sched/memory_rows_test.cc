@@ -283,11 +283,11 @@ TEST(MemoryRows, PrefixHitsOfChatsBesideBelady) {
 // Under mlfq those who had much give way: their keys and values are loaded again, or computed
 // again.
 TEST(MemoryRows, SwapBesideRecomputation) {
-  const TraceOptions trace{.kind = "conversation", .requests = 400, .rate = 12};
+  const TraceOptions trace{.kind = "heavy-tail", .requests = 2000, .rate = 16};
   double completion[2] = {}, seconds[2] = {};
   uint64_t again[2] = {};
   for (const bool swaps : {false, true}) {
-    SchedulerOptions options = options_of(24000);
+    SchedulerOptions options = options_of(8192);
     options.policy = "mlfq";
     // A page of 2 MiB at 50 GB/s; the replay lets nothing else happen meanwhile.
     if (swaps) options.tiers = {{.pages = 8000, .seconds_per_page = 42e-6}};

@@ -79,6 +79,12 @@ struct PolicyRules {
   bool may_crowd = false;
 };
 
+// What a step did for a sequence.
+struct Service {
+  int32_t prompt_tokens = 0, output_tokens = 0;  // computed, and not again
+  double step_seconds = 0;                       // that the step took, whatever else was in it
+};
+
 // What happens to a sequence, as it happens.
 enum class SequenceEvent : uint8_t {
   kArrived,
@@ -111,8 +117,10 @@ class QueuePolicy {
   // token. The pages are its own while it runs; when it has grown to that length (then it is
   // Decoding) the policy is asked again.
   virtual int32_t reserved_length(Sequence&) { return 0; }
-  // Whether `running` gives way so that `waiting` can join.
-  virtual bool preempts(const Sequence& /*waiting*/, const Sequence& /*running*/) const {
+  // Whether `running` gives way so that `waiting` can join, where computing it again is expected to
+  // take so many seconds of the machine's time.
+  virtual bool preempts(const Sequence& /*waiting*/, const Sequence& /*running*/,
+                        double /*again_seconds*/) const {
     return false;
   }
 
@@ -130,10 +138,8 @@ class QueuePolicy {
   virtual bool crowds(const Sequence&) const { return false; }
 
   // --- events
-  // Tokens were computed for the sequence. True: its rank has changed.
-  virtual bool served(Sequence&, int32_t /*prompt_tokens*/, int32_t /*output_tokens*/) {
-    return false;
-  }
+  // A step computed something for the sequence. True: its rank has changed.
+  virtual bool served(Sequence&, const Service&) { return false; }
   // The event has just happened to the sequence.
   virtual void note(SequenceEvent, Sequence&) {}
 

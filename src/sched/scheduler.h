@@ -100,7 +100,8 @@ struct SchedulerOptions {
   // static: a row whose answer has ended is computed, and holds its memory, until the whole batch
   // has ended, as in engines whose batches have one shape. Off: it only holds its slot.
   bool static_computes_ended_rows = true;
-  int32_t mlfq_quantum = 16;  // mlfq: tokens of the first queue's quantum; each next has twice it
+  // mlfq: the first queue's quantum; each next has twice it. 0: the shortest step, as measured.
+  double mlfq_quantum_seconds = 0;
   // fair: prompts of a tenant with more than its share of the last while are cut so that a step
   // takes no longer than this many times what its decodes take. 0: they are not.
   double crowd_step_ratio = 1.25;

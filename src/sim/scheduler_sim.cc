@@ -122,7 +122,7 @@ void SchedulerSimulation::draw_options() {
   const std::string drawn = policies[seed_ % policies.size()].name;
   options_.policy = chance(0.33) ? "fcfs" : settings_.policy.empty() ? drawn : settings_.policy;
   options_.promote_after_steps = kPromoteAfterSteps;
-  options_.mlfq_quantum = pick(rng_, {1, 4});
+  options_.mlfq_quantum_seconds = pick(rng_, {0.0, 0.004});
   options_.max_prefill_seqs = pick(rng_, {1, 4});
   options_.static_computes_ended_rows = seed_ % 32 < 24;
   options_.slo_classes = {{"chat", 0.05, 0.01}, {"batch", 1.0, 0.1}};
