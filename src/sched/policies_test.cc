@@ -241,6 +241,54 @@ TEST(Policies, DeadlineLetsTheLateWait) {
   EXPECT_GT(static_cast<double>(deadline), 1.3 * static_cast<double>(fcfs));
 }
 
+// One that runs and one that waits are 1 >= floor(1.2 x 1).
+TEST(Policies, WaitingRatioLetsALoneRequestInAtOnce) {
+  const auto trace = trace_of("sharegpt", 1, 500);
+  const auto p50 = [&](const std::string& policy) {
+    return percentile_of(values(run(trace, replay_options(policy)), &ReplayReport::Row::ttft), 0.5);
+  };
+  const double fcfs = p50("fcfs"), tgi = p50("waiting-ratio");
+  std::printf("a request a second, TTFT p50: fcfs %.1f ms, waiting-ratio %.1f ms\n", 1e3 * fcfs,
+              1e3 * tgi);
+  EXPECT_LT(tgi, 1.1 * fcfs);
+}
+
+// Forty run. The first newcomer comes when twenty steps have passed since the last prefill, though
+// nobody waited in them; the second five steps after the first, and has fifteen before it.
+TEST(Policies, WaitingRatioCountsStepsSinceTheLastPrefill) {
+  const StepCost cost{.base = 0.010};
+  std::vector<TraceRequest> trace;
+  const auto add = [&](double arrival) {
+    trace.push_back({.arrival_seconds = arrival,
+                     .prompt = {{trace.size(), 16}},
+                     .output = 400,
+                     .max_tokens = 400});
+  };
+  for (int i = 0; i < 40; ++i) add(0);
+  add(0.999);
+  add(1.049);
+  const ReplayReport report = replay(trace, replay_options("waiting-ratio"), cost).value();
+  EXPECT_NEAR(report.rows[40].ttft, 0.011, 1e-6);  // the rest of a step, and the prefill
+  // Its step, the fourth decode after the prefill, ends at 1.05; sixteen follow, and its prefill.
+  EXPECT_NEAR(report.rows[41].ttft, 0.001 + 0.160 + 0.010, 1e-6);
+}
+
+// Of four hundred requests that are there from the start 64 have slots; when one ends the next has
+// its prefill, and then all decode: no stream waits for two prefills.
+TEST(Policies, WaitingRatioDecodesAfterEachPrefill) {
+  const StepCost cost{.base = 0.010};
+  std::vector<TraceRequest> trace;
+  for (int i = 0; i < 400; ++i) {
+    trace.push_back({.prompt = {{static_cast<uint64_t>(i), 16}},
+                     .output = 2 + i % 50,
+                     .max_tokens = 2 + i % 50});
+  }
+  SchedulerOptions options = replay_options("waiting-ratio");
+  options.waiting.served_ratio = 0;
+  const ReplayReport report = replay(trace, options, cost).value();
+  EXPECT_NEAR(report.token_gaps.at("").percentile(1), 0.020, 0.001);
+}
+
 // Who comes while a step runs waits for its end, and with two in flight for the step behind it too.
 TEST(Replay, TwoStepsInFlightDelayAFirstTokenByAStep) {
   const StepCost cost{.base = 0.010};
