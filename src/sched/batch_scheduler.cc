@@ -44,7 +44,7 @@ BatchScheduler::BatchScheduler(SchedulerOptions options, std::unique_ptr<QueuePo
       promotion_(options_, *policy_, table_, displacement_),
       admitter_(options_, *policy_, pool_, supply_, admission_, table_, pace_, displacement_),
       background_(options_, table_, pace_),
-      securer_(options_, pool_, supply_, admission_, table_),
+      securer_(options_, pool_, supply_, table_),
       proposer_(options_, pace_, std::move(drafts)),
       chooser_(options_, *policy_, table_, pace_, background_, proposer_, admitter_),
       writer_(options_, pool_, supply_, table_),
@@ -138,6 +138,7 @@ void BatchScheduler::renew_reservations() {
 void BatchScheduler::draft_step(StepDraft& draft) {
   const bool joins = draft.terms.shape != StepShape::kDecode;
   draft.sequences.clear();
+  draft.joined = 0;
   securer_.keep_for_oldest();
   if (joins) {
     const std::optional<Admitter::Joining> next = admitter_.make_room(draft.plan.step);
@@ -202,7 +203,11 @@ void BatchScheduler::admit_waiting(StepDraft& draft) {
       return;
     }
     if (budget > 0 && chooser_.chunk(draft.budget, *head, hit.tokens, rest) == 0) return;
-    if (!admitter_.may_join(*head, budget) || !admitter_.leaves_headroom(*head, hit)) return;
+    // A prompt of the background is cut to the time that is left for it, under any policy.
+    const BatchView batch{.requests_joined = draft.joined,
+                          .prompt_left = head->rank.background ? std::min(rest, budget) : rest,
+                          .token_budget_left = budget};
+    if (!admitter_.may_join(*head, batch) || !admitter_.leaves_headroom(*head, hit)) return;
     if (!admitter_.make_pages(*head, hit, draft.plan.step)) {
       if (policy_->rules().holds_after_refusal)
         admission_.allocation_failed(table_.running().size());
@@ -225,6 +230,7 @@ Sequence* BatchScheduler::name_next(StepDraft& draft) {
 }
 
 void BatchScheduler::admit(StepDraft& draft, Sequence& head, const PrefixMatch& hit) {
+  ++draft.joined;
   table_.start(head);
   displacement_.charge(head, hit.tokens);
   const Ticket usable_after = supply_.adopt(head, hit);

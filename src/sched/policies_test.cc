@@ -203,6 +203,56 @@ TEST(Policies, PackedPredictedFitsMoreThanTheWorstCase) {
   EXPECT_LT(packed.seconds, worst.seconds);
 }
 
+// Forty prompts that would all fit into a step: eight join each.
+TEST(Policies, OpenPplLetsSoManyJoinAStep) {
+  std::vector<TraceRequest> trace;
+  for (uint64_t i = 0; i < 40; ++i) {
+    trace.push_back({.prompt = {{i, 16}}, .output = 50, .max_tokens = 50});
+  }
+  const ReplayReport report = replay(trace, replay_options("openppl"), {.base = 0.010}).value();
+  for (size_t i = 0; i < trace.size(); ++i) {
+    EXPECT_NEAR(report.rows[i].ttft, 0.010 * static_cast<double>(i / 8 + 1), 1e-6) << i;
+  }
+}
+
+// A step of 2,048 tokens holds two prompts of 1,000; of the third no part. One of 3,000 fits no
+// step: it is cut.
+TEST(Policies, OpenPplCutsNoPromptThatFitsAStep) {
+  std::vector<TraceRequest> trace;
+  for (const int32_t tokens : {1000, 1000, 1000, 3000}) {
+    trace.push_back({.prompt = {{trace.size(), tokens}}, .output = 50, .max_tokens = 50});
+  }
+  const ReplayReport report = replay(trace, replay_options("openppl"), {.base = 0.010}).value();
+  EXPECT_NEAR(report.rows[1].ttft, 0.010, 1e-6);
+  EXPECT_NEAR(report.rows[2].ttft, 0.020, 1e-6);
+  EXPECT_NEAR(report.rows[3].ttft, 0.030, 1e-6);  // 1,046 with the third, and the rest
+}
+
+// Memory for 20 answers of 320 tokens, which end one after the other from the 20th on: the next
+// finds no pages, and joins after two have ended, a tenth of what runs.
+TEST(Policies, OpenPplHoldsAdmissionAfterARequestFoundNoPages) {
+  std::vector<TraceRequest> trace;
+  for (int32_t i = 0; i < 24; ++i) {
+    const int32_t output = i < 20 ? 257 + i : 305;
+    trace.push_back(
+        {.prompt = {{static_cast<uint64_t>(i), 16}}, .output = output, .max_tokens = 305});
+  }
+  SchedulerOptions options = replay_options("openppl");
+  options.block_count = 20 * 20;
+  options.max_prefill_seqs = 64;
+  options.enable_prefix_caching = false;
+  const ReplayReport held = replay(trace, options, {.base = 0.010}).value();
+  // The first ends after step 257 and the second after 258: two join in the next.
+  EXPECT_NEAR(held.rows[20].ttft, 2.590, 1e-6);
+  EXPECT_NEAR(held.rows[21].ttft, 2.590, 1e-6);
+  EXPECT_NEAR(held.rows[22].ttft, 2.610, 1e-6);
+  options.admission_cooldown_max = 0;
+  const ReplayReport open = replay(trace, options, {.base = 0.010}).value();
+  EXPECT_NEAR(open.rows[20].ttft, 2.580, 1e-6);
+  EXPECT_NEAR(open.rows[21].ttft, 2.590, 1e-6);
+  EXPECT_EQ(held.stats.preemptions, 0U);
+}
+
 TEST(Policies, LpmUsesAPrefixWhileItIsThere) {
   const auto trace = trace_of("agentic", 80);
   const auto hit_rate = [&](const std::string& policy) {

@@ -25,11 +25,12 @@ namespace headrace {
 
 // What a policy may look at when the scheduler asks whether a sequence may join.
 struct BatchView {
-  int32_t rows_at_start = 0;         // slots taken when this plan began, finished rows included
-  int32_t requests_running = 0;      // now, with what this plan has admitted
-  int32_t sequences_prefilling = 0;  // of those running
-  int32_t token_budget_left = 0;     // of this step
-  bool resumes = false;              // the candidate was preempted: it has run before
+  int32_t rows_at_start = 0;      // slots taken when this plan began, finished rows included
+  int32_t requests_running = 0;   // now, with what this plan has admitted
+  int32_t requests_joined = 0;    // that this plan has admitted
+  int32_t prompt_left = 0;        // the candidate's tokens that are still to be computed
+  int32_t token_budget_left = 0;  // of this step, for them
+  bool resumes = false;           // the candidate was preempted: it has run before
 };
 
 // What a policy may look at when a step is planned.
@@ -68,8 +69,8 @@ struct PolicyRules {
   // The share of the machine's time that recomputation after preempts() may take. When it is used
   // up, only promoted sequences displace others.
   double displacement_share = std::numeric_limits<double>::infinity();
-  // Admission is on hold for some finishes also after a waiting sequence found no pages, and not
-  // only after a running one found none (AdmissionControl).
+  // After a waiting sequence found no pages admission is on hold for some finishes
+  // (AdmissionControl).
   bool holds_after_refusal = false;
   // A finished sequence keeps its slot until the whole batch is done; with the second rule it is
   // also computed meanwhile, and keeps its memory.
