@@ -48,7 +48,8 @@ BatchScheduler::BatchScheduler(SchedulerOptions options, std::unique_ptr<QueuePo
       proposer_(options_, pace_, std::move(drafts)),
       chooser_(options_, *policy_, table_, pace_, background_, proposer_, admitter_),
       writer_(options_, pool_, supply_, table_),
-      reader_(options_, *policy_, pool_, supply_, admission_, table_, proposer_) {}
+      reader_(options_, *policy_, pool_, supply_, admission_, table_, proposer_),
+      swapper_(options_, *policy_, pool_, cache_.get(), supply_, table_) {}
 
 // --- requests
 
@@ -104,6 +105,10 @@ StepPlan BatchScheduler::plan() {
     if (!looser) break;
     draft.terms = *looser;
     draft_step(draft);
+  }
+  if (!draft.plan.work.empty()) {
+    swapper_.move_ahead(draft.plan.step);
+    supply_.collect_moves(draft.plan);
   }
   return submit(draft);
 }
@@ -264,6 +269,7 @@ std::vector<Emission> BatchScheduler::apply(const StepPlan& plan, const StepResu
       pace_.note_applied(load, step.planned_seconds, result.drafting.seconds);
   proposer_.note_step(result, measured.seconds);
   displacement_.earn(measured.seconds);
+  swapper_.note_step(measured.seconds);
   background_.note_applied(plan, step.sequences, measured);
   if (cache_ != nullptr && pace_.knows()) {
     cache_->set_seconds_per_token(pace_.cost().seconds_per_prompt_token());

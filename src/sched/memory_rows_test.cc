@@ -301,9 +301,16 @@ TEST(MemoryRows, SwapBesideRecomputation) {
         "computed again, %lu resumed, %lu pages out, %lu in\n",
         swaps ? "swap" : "recompute", report.seconds, mean,
         report.stats.preemptions + report.stats.yields, report.stats.recomputed_tokens,
-        report.stats.resumed_tokens, report.stats.pages_stored, report.stats.pages_loaded);
+        report.stats.resumed_tokens, report.stats.pages_moved.stored,
+        report.stats.pages_moved.loaded);
     EXPECT_GT(report.stats.preemptions + report.stats.yields, 50u);
-    EXPECT_EQ(report.stats.pages_loaded > 0, swaps);
+    EXPECT_EQ(report.stats.pages_moved.loaded > 0, swaps);
+    if (swaps) {
+      std::printf("ahead of need: %lu of the pages out, %lu of those in\n",
+                  report.stats.pages_moved.stored_ahead, report.stats.pages_moved.loaded_ahead);
+      EXPECT_GT(report.stats.pages_moved.stored_ahead, report.stats.pages_moved.stored * 9 / 10);
+      EXPECT_GT(report.stats.pages_moved.loaded_ahead, report.stats.pages_moved.loaded * 3 / 10);
+    }
     seconds[swaps ? 1 : 0] = report.seconds;
     again[swaps ? 1 : 0] = report.stats.recomputed_tokens;
   }

@@ -40,6 +40,15 @@ bool MlfqPolicy::preempts(const Sequence& waiting, const Sequence& running,
   return kDelayed * everybody_ * again_seconds <= saved;
 }
 
+// The quanta of the queues between them, less what it has used of its own; or it ends before that.
+double MlfqPolicy::seconds_before(const Sequence& each, const Sequence& other) const {
+  const State& state = memory_.of(each);
+  const double to_fall =
+      quantum_of(memory_.of(other).queue) - quantum_of(state.queue) - state.used_seconds;
+  const double own_turn = quantum_of(state.queue) - state.used_seconds;  // in the same queue
+  return std::min(std::max(to_fall, own_turn), tokens_to_go(each) * step_seconds_);
+}
+
 void MlfqPolicy::note(SequenceEvent event, Sequence& sequence) {
   memory_.follow(event, sequence);
   if (event == SequenceEvent::kFinished) lengths_.add(static_cast<int32_t>(sequence.output.size()));

@@ -45,12 +45,14 @@ class MlfqPolicy final : public QueuePolicy {
       : QueuePolicy({.may_starve = true,
                      .running_per_promoted = kRunningPerPromoted,
                      .promoted_max = std::max(1, options.max_num_seqs / 16),
-                     .displacement_share = kDisplacementShare}),
+                     .displacement_share = kDisplacementShare,
+                     .swaps_ahead = true}),
         quantum_seconds_(options.mlfq_quantum_seconds),
         lengths_(options.max_model_len) {}
   Rank rank(const Sequence& sequence) const override;
   bool preempts(const Sequence& waiting, const Sequence& running,
                 double again_seconds) const override;
+  double seconds_before(const Sequence& each, const Sequence& other) const override;
   StepShape shape(const StepView& view) override;
   bool served(Sequence& sequence, const Service& service) override;
   void note(SequenceEvent event, Sequence& sequence) override;

@@ -78,6 +78,9 @@ struct PolicyRules {
   bool computes_finished_rows = false;
   // A tenant may be crowding the machine now (crowds()).
   bool may_crowd = false;
+  // With tiers below the pool, keys and values of who gave way are swapped out ahead of need and
+  // back ahead of the turn (swapper.h, seconds_before()).
+  bool swaps_ahead = false;
 };
 
 // What a step did for a sequence.
@@ -123,6 +126,11 @@ class QueuePolicy {
   virtual bool preempts(const Sequence& /*waiting*/, const Sequence& /*running*/,
                         double /*again_seconds*/) const {
     return false;
+  }
+
+  // How long `each`, which is before the waiting `other`, may run until it is behind it.
+  virtual double seconds_before(const Sequence& /*each*/, const Sequence& /*other*/) const {
+    return std::numeric_limits<double>::infinity();
   }
 
   // --- a step

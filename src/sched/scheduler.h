@@ -141,8 +141,7 @@ struct SchedulerStats {
   uint64_t prefix_cache_hits = 0;     // of them, tokens that were found
   uint64_t prefix_cache_evictions = 0;
   uint64_t resumed_tokens = 0;  // of preempted sequences, found instead of computed again
-  // Pages that went to a lower tier, came back, or were dropped there.
-  uint64_t pages_stored = 0, pages_loaded = 0, pages_dropped = 0;
+  TierCounts pages_moved;
   int32_t pages_in_host = 0, pages_on_disk = 0;
   // Checkpoints of states, of models that keep such: how many there are, how often one was saved,
   // began a sequence, or was given up for another.

@@ -55,9 +55,17 @@ constexpr std::array<SchedulerSum, 16> kSchedulerSums = {{
     {"vllm:prefix_cache_hits_total", "Tokens found in the prefix cache.",
      [](const SchedulerStats& stats) { return static_cast<double>(stats.prefix_cache_hits); }},
     {"headrace:kv_pages_stored_total", "Pages of keys and values that went to a lower tier.",
-     [](const SchedulerStats& stats) { return static_cast<double>(stats.pages_stored); }},
+     [](const SchedulerStats& stats) { return static_cast<double>(stats.pages_moved.stored); }},
+    {"headrace:kv_pages_stored_ahead_total", "Of them, those that no step waited for.",
+     [](const SchedulerStats& stats) {
+       return static_cast<double>(stats.pages_moved.stored_ahead);
+     }},
     {"headrace:kv_pages_loaded_total", "Pages that came back from a lower tier.",
-     [](const SchedulerStats& stats) { return static_cast<double>(stats.pages_loaded); }},
+     [](const SchedulerStats& stats) { return static_cast<double>(stats.pages_moved.loaded); }},
+    {"headrace:kv_pages_loaded_ahead_total", "Of them, those that came before their turn.",
+     [](const SchedulerStats& stats) {
+       return static_cast<double>(stats.pages_moved.loaded_ahead);
+     }},
     {"headrace:resumed_tokens_total",
      "Tokens of preempted sequences that were found instead of computed again.",
      [](const SchedulerStats& stats) { return static_cast<double>(stats.resumed_tokens); }},
