@@ -87,7 +87,7 @@ SimulatedSetup agents(bool prefixes_kept) {
   return setup;
 }
 
-double waste(const ReplayReport& report) { return report.waste; }
+double waste(const ReplayReport& report) { return report.kv_slots.share(); }
 
 // Eight sequences of 1,057 tokens: also of an 8B model, which has 128 KiB a token.
 constexpr int64_t kRoom = int64_t{2} << 30;

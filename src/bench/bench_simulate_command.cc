@@ -8,6 +8,7 @@
 
 #include "base/json.h"
 #include "base/mapped_file.h"
+#include "bench/bench_report.h"
 #include "bench/request_rows.h"
 #include "bench/trace_flags.h"
 #include "cli/command_line.h"
@@ -92,12 +93,20 @@ Json row_of(const std::string& policy, const ReplayReport& report, const Simulat
              stats.background_used_seconds / std::max(stats.background_room_seconds, 1e-9));
   }
   json.set("goodput", goodput(report, flags)).set("running_mean", report.running_mean);
-  json.set("waste", report.waste);
+  json.set("waste", report.kv_slots.share()).set("kv_slots", kv_slots_json(report.kv_slots));
+  const uint64_t in_vain = stats.ended_row_tokens + stats.recomputed_tokens + stats.dropped_tokens;
+  json.set("computed_tokens", report.computed_tokens);
+  json.set("useful_share", 1 - static_cast<double>(in_vain) / static_cast<double>(std::max<int64_t>(
+                                                                  1, report.computed_tokens)));
   json.set("hit_rate", static_cast<double>(stats.prefix_cache_hits) /
                            static_cast<double>(std::max<uint64_t>(1, stats.prefix_cache_queries)));
   json.set("preemptions", static_cast<int64_t>(stats.preemptions));
   json.set("yields", static_cast<int64_t>(stats.yields));
   json.set("promotions", static_cast<int64_t>(stats.promotions));
+  json.set("pages_stored", static_cast<int64_t>(stats.pages_moved.stored));
+  json.set("pages_stored_ahead", static_cast<int64_t>(stats.pages_moved.stored_ahead));
+  json.set("pages_loaded", static_cast<int64_t>(stats.pages_moved.loaded));
+  json.set("pages_loaded_ahead", static_cast<int64_t>(stats.pages_moved.loaded_ahead));
   json.set("recomputed_tokens", static_cast<int64_t>(stats.recomputed_tokens));
   json.set("ended_row_tokens", static_cast<int64_t>(stats.ended_row_tokens));
   json.set("idle_row_steps", static_cast<int64_t>(stats.idle_row_steps));
@@ -269,6 +278,9 @@ SubcommandRun define_bench_simulate(CLI::App& app) {
   app.add_option("--tpot-over-share", flags->scheduler.tpot_over_share,
                  "Share of the steps with decodes that may take longer than that")
       ->check(number_between(0.0, 1.0));
+  app.add_option("--max-step-seconds", flags->scheduler.step_seconds_max,
+                 "Seconds that no step with decodes takes longer than, full steps included")
+      ->check(number_between(0.0, 3600.0));
   app.add_option("--background-step", flags->scheduler.background_step_seconds,
                  "Seconds that a step with background work may take beside live requests");
   app.add_option("--background-gap-step", flags->scheduler.background_gap_seconds,

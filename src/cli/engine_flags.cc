@@ -211,6 +211,13 @@ void add_latency_flags(CLI::App& app, SchedulerOptions& scheduler) {
                  "steps for the ends of long prompts")
       ->check(number_between(0.0, 1.0))
       ->group("Engine");
+  app.add_option(
+         "--max-step-seconds", scheduler.step_seconds_max,
+         "Seconds that no step with running answers takes longer than, full steps included: "
+         "the pause that a long prompt puts between the tokens of others (0: no bound)")
+      ->check(number_between(0.0, 3600.0))
+      ->type_name("S")
+      ->group("Engine");
   app.add_option("--background-step", scheduler.background_step_seconds,
                  "Seconds that a step with background work (service_tier flex, batches) may take "
                  "while others have work")

@@ -44,7 +44,8 @@ TEST(MemoryRows, WasteOfPagesAndOfReservation) {
     const TraceOptions trace{.kind = row.trace, .requests = 400, .rate = row.rate};
     SchedulerOptions paged = options_of(800000), whole = paged;
     whole.allocation = KvAllocation::kReserveMax;
-    const double pages = replay_of(trace, paged).waste, reserved = replay_of(trace, whole).waste;
+    const double pages = replay_of(trace, paged).kv_slots.share(),
+                 reserved = replay_of(trace, whole).kv_slots.share();
     std::printf("%s: 16-token pages waste %.2f %%, contiguous max_model_len %.1f %%\n", row.trace,
                 100 * pages, 100 * reserved);
     EXPECT_LE(pages, row.waste_max);

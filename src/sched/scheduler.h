@@ -61,6 +61,9 @@ struct SchedulerOptions {
   // This share of the steps with decodes may take longer than the target: they are full steps,
   // spent on the ends of prompts, where keys and values make chunks small.
   double tpot_over_share = 0;
+  // No step with decodes takes longer than this, full steps included: the pause that a long prompt
+  // puts between the tokens of others. 0: no bound. Needs `clock`.
+  double step_seconds_max = 0;
   // While live requests have work, a step with background work (Request::background) takes no
   // longer than this, by the measured cost of steps (step_cost.h). Needs `clock`.
   double background_step_seconds = 0.006;
