@@ -25,6 +25,7 @@ struct SimulateFlags {
   std::string machine = "h200-8b";
   std::vector<std::string> policies = {"fcfs"};
   int32_t kv_tokens = 0;
+  int32_t kv_host_tokens = 0;
   double load = 0;
   double slo_ttft = 0.5, slo_tpot = 0.03;
   bool declare_lengths = false;
@@ -216,6 +217,9 @@ Result<int> run_simulate(SimulateFlags& flags) {
   scheduler.groups = {{.block_tokens = 16}};
   const int32_t kv_tokens = flags.kv_tokens > 0 ? flags.kv_tokens : machine.kv_tokens;
   scheduler.block_count = kv_tokens / 16;
+  if (flags.kv_host_tokens > 0) {
+    scheduler.tiers = {{.pages = flags.kv_host_tokens / 16, .seconds_per_page = 42e-6}};
+  }
   scheduler.slo_classes = {{"default", flags.slo_ttft, flags.slo_tpot}};
   HR_ASSIGN_OR_RETURN(std::vector<TraceRequest> trace, open_trace(flags.trace));
   if (flags.load > 0) {
@@ -251,6 +255,22 @@ Result<int> run_simulate(SimulateFlags& flags) {
   return 0;
 }
 
+// How long steps may take.
+void add_step_time_flags(CLI::App& app, SchedulerOptions& scheduler) {
+  app.add_option("--tpot-target", scheduler.tpot_target_seconds,
+                 "Seconds that a step with decodes may take: prompt chunks are cut to keep it");
+  app.add_option("--tpot-over-share", scheduler.tpot_over_share,
+                 "Share of the steps with decodes that may take longer than that")
+      ->check(number_between(0.0, 1.0));
+  app.add_option("--max-step-seconds", scheduler.step_seconds_max,
+                 "Seconds that no step with decodes takes longer than, full steps included")
+      ->check(number_between(0.0, 3600.0));
+  app.add_option("--background-step", scheduler.background_step_seconds,
+                 "Seconds that a step with background work may take beside live requests");
+  app.add_option("--background-gap-step", scheduler.background_gap_seconds,
+                 "The same of a step between live requests (0: no bound)");
+}
+
 }  // namespace
 
 SubcommandRun define_bench_simulate(CLI::App& app) {
@@ -273,18 +293,7 @@ SubcommandRun define_bench_simulate(CLI::App& app) {
       ->type_name("FILE");
   app.add_flag("--declare-lengths", flags->declare_lengths,
                "Clients set max_tokens to the true length: the oracle of sjf-declared");
-  app.add_option("--tpot-target", flags->scheduler.tpot_target_seconds,
-                 "Seconds that a step with decodes may take: prompt chunks are cut to keep it");
-  app.add_option("--tpot-over-share", flags->scheduler.tpot_over_share,
-                 "Share of the steps with decodes that may take longer than that")
-      ->check(number_between(0.0, 1.0));
-  app.add_option("--max-step-seconds", flags->scheduler.step_seconds_max,
-                 "Seconds that no step with decodes takes longer than, full steps included")
-      ->check(number_between(0.0, 3600.0));
-  app.add_option("--background-step", flags->scheduler.background_step_seconds,
-                 "Seconds that a step with background work may take beside live requests");
-  app.add_option("--background-gap-step", flags->scheduler.background_gap_seconds,
-                 "The same of a step between live requests (0: no bound)");
+  add_step_time_flags(app, flags->scheduler);
   add_choice(app, "--machine", flags->machine, machine_names(), "What a step costs");
   app.add_option("--policies", flags->policies,
                  "Policies to compare; srpt-oracle: srpt-declared with the true lengths")
@@ -297,6 +306,9 @@ SubcommandRun define_bench_simulate(CLI::App& app) {
   app.add_option("--steps-in-flight", flags->scheduler.steps_in_flight_max,
                  "Steps that are planned before the first of them has ended: a GPU's engine has 2")
       ->check(CLI::Range(1, 8));
+  app.add_option(
+      "--kv-host-tokens", flags->kv_host_tokens,
+      "Tokens of host memory below it; 16 of them come back in 42 us (2 MiB at 50 GB/s)");
   app.add_option("--kv-tokens", flags->kv_tokens, "Tokens of KV memory (default: the machine's)");
   app.add_option("--mlfq-quantum", flags->scheduler.mlfq_quantum_seconds,
                  "Seconds of mlfq's first quantum; 0: the shortest step, as measured")

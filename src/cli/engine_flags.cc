@@ -281,7 +281,7 @@ void add_policy_flags(CLI::App& app, SchedulerOptions& scheduler) {
       ->group("Engine");
   add_size(app, "--max-waiting-tokens", scheduler.waiting.max_tokens, 1, kInt32Max,
            "waiting-ratio: decode steps after which prompts go first");
-  add_size(app, "--max-prefill-seqs", scheduler.max_prefill_seqs, 1, 1 << 16,
+  add_size(app, "--max-prefill-seqs", scheduler.openppl.joining_max, 1, 1 << 16,
            "openppl: requests that join in one step");
   add_choice(app, "--static-ended-rows", scheduler.static_computes_ended_rows, kEndedRowsComputed,
              "static: a row whose answer has ended is computed, and holds its memory, until its "

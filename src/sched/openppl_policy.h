@@ -15,7 +15,7 @@ class OpenPplPolicy final : public QueuePolicy {
  public:
   explicit OpenPplPolicy(const SchedulerOptions& options)
       : QueuePolicy({.holds_after_refusal = true}),
-        joining_max_(options.max_prefill_seqs),
+        joining_max_(options.openppl.joining_max),
         step_tokens_max_(options.max_num_batched_tokens) {}
   bool admits(const BatchView& batch) const override;
   int32_t reserved_length(Sequence& sequence) override;

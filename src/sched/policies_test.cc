@@ -239,14 +239,14 @@ TEST(Policies, OpenPplHoldsAdmissionAfterARequestFoundNoPages) {
   }
   SchedulerOptions options = replay_options("openppl");
   options.block_count = 20 * 20;
-  options.max_prefill_seqs = 64;
+  options.openppl.joining_max = 64;
   options.enable_prefix_caching = false;
   const ReplayReport held = replay(trace, options, {.base = 0.010}).value();
   // The first ends after step 257 and the second after 258: two join in the next.
   EXPECT_NEAR(held.rows[20].ttft, 2.590, 1e-6);
   EXPECT_NEAR(held.rows[21].ttft, 2.590, 1e-6);
   EXPECT_NEAR(held.rows[22].ttft, 2.610, 1e-6);
-  options.admission_cooldown_max = 0;
+  options.openppl.cooldown_max = 0;
   const ReplayReport open = replay(trace, options, {.base = 0.010}).value();
   EXPECT_NEAR(open.rows[20].ttft, 2.580, 1e-6);
   EXPECT_NEAR(open.rows[21].ttft, 2.590, 1e-6);

@@ -88,7 +88,7 @@ Status check_options(const SchedulerOptions& options) {
   HR_RETURN_IF_ERROR(check_groups(options));
   HR_RETURN_IF_ERROR(check_states(options));
   HR_RETURN_IF_ERROR(require_positive(options.promote_after_steps, "promote_after_steps"));
-  HR_RETURN_IF_ERROR(require_positive(options.max_prefill_seqs, "max_prefill_seqs"));
+  HR_RETURN_IF_ERROR(require_positive(options.openppl.joining_max, "max_prefill_seqs"));
   if (!(options.mlfq_quantum_seconds >= 0)) {
     return invalid_argument(fmt::format("mlfq_quantum_seconds is {}, it must be at least 0",
                                         options.mlfq_quantum_seconds),

@@ -40,6 +40,13 @@ struct WaitingRatioOptions {
   int32_t max_tokens = 20;
 };
 
+struct OpenPplOptions {
+  int32_t joining_max = 8;  // requests that join in one step
+  // After a request found no pages none joins until min(max(1, 0.1 x running), this many) sequences
+  // have finished (OpenPPL's cooldown). 0 = off.
+  int32_t cooldown_max = 8;
+};
+
 // Over it a request is refused; 0: no bound.
 struct QueueBounds {
   int64_t tokens = 0;  // of prompts that wait
@@ -77,9 +84,6 @@ struct SchedulerOptions {
   int32_t block_count = 0;          // pages of the pool, shared by all groups
   std::vector<TokenId> end_ids;     // of the model and its generation config
   KvAllocation allocation = KvAllocation::kPaged;
-  // openppl: after a request found no pages none joins until min(max(1, 0.1 x running), this many)
-  // sequences have finished (OpenPPL's cooldown). 0 = off.
-  int32_t admission_cooldown_max = 8;
   // A sequence joins only where free pages are left for the expected growth of all that run; each
   // answer is taken to get so many times as long as recent answers say (admission.h). 0 = off.
   double admission_headroom = 1.5;
@@ -99,7 +103,7 @@ struct SchedulerOptions {
   int32_t promote_after_steps = 2000;
   bool higher_priority_first = false;  // priority: vLLM's order is lower first, SGLang's higher
   WaitingRatioOptions waiting;
-  int32_t max_prefill_seqs = 8;  // openppl: requests that join in one step
+  OpenPplOptions openppl;
   // static: a row whose answer has ended is computed, and holds its memory, until the whole batch
   // has ended, as in engines whose batches have one shape. Off: it only holds its slot.
   bool static_computes_ended_rows = true;
