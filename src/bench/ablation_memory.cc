@@ -1,4 +1,6 @@
 // C2 to C7: where keys and values lie, and which of them are kept.
+#include <cmath>
+
 #include "bench/ablation.h"
 #include "bench/ablation_simulated.h"
 
@@ -71,6 +73,8 @@ AblationBench::Change prefixes(bool kept, double host_gib, int64_t bytes) {
   };
 }
 
+constexpr AblationUnit kUsers = {"users", 1, true};
+
 // In a quarter of the machine's memory.
 SimulatedSetup conversation_in(KvAllocation allocation) {
   SimulatedSetup setup{.trace = {.kind = "conversation", .requests = 2000, .rate = 15},
@@ -87,7 +91,23 @@ SimulatedSetup agents(bool prefixes_kept) {
   return setup;
 }
 
-double waste(const ReplayReport& report) { return report.waste; }
+// Users of 2,048 tokens that one H200 (141 GB, nine tenths of it for weights, keys and values)
+// holds beside the weights of an 8B model in 16 bits: its bytes per user. Arithmetic, nothing runs.
+struct UserMemory {
+  int32_t kv_heads = 32;  // of 32 heads, of 128 numbers, in 32 layers
+  double bits = 16;       // of a number
+  bool paged = false;     // else room for 4,096 tokens, the longest sequence
+};
+AblationMeasure users_of(UserMemory memory) {
+  return [=](AblationBench&) -> Result<double> {
+    constexpr double kBytes = 0.9 * 141e9 - 2 * 8.03e9, kUserTokens = 2048, kContextTokens = 4096;
+    const double token_bytes = 2.0 * 32 * memory.kv_heads * 128 * memory.bits / 8;
+    const double tokens = memory.paged ? kUserTokens : kContextTokens;
+    return std::floor(kBytes / (tokens * token_bytes));
+  };
+}
+
+double waste(const ReplayReport& report) { return report.kv_slots.share(); }
 
 // Eight sequences of 1,057 tokens: also of an 8B model, which has 128 KiB a token.
 constexpr int64_t kRoom = int64_t{2} << 30;
@@ -110,6 +130,12 @@ std::vector<AblationCase> paged_memory_cases() {
       {"conversation, 15 a second", "first token p99",
        simulated(conversation_in(KvAllocation::kPaged), ttft_p99),
        simulated(conversation_in(KvAllocation::kReserveMax), ttft_p99), kMilliseconds, true},
+      {"users of 2k tokens on an H200: paged", "users", users_of({.paged = true}), users_of({}),
+       kUsers, true},
+      {"the same, and 8 key heads of 32", "users", users_of({.kv_heads = 8, .paged = true}),
+       users_of({}), kUsers, true},
+      {"the same, and int8", "users", users_of({.kv_heads = 8, .bits = 8.5, .paged = true}),
+       users_of({}), kUsers, true},
   };
 }
 

@@ -174,6 +174,41 @@ SimulatedSetup all_at_once(std::string policy, int32_t slots) {
 }
 double seconds(const ReplayReport& report) { return report.seconds; }
 
+SimulatedSetup a_request_a_second(std::string policy) {
+  SimulatedSetup setup{.trace = {.kind = "sharegpt", .requests = 500, .rate = 1}};
+  setup.scheduler.policy = policy;
+  return setup;
+}
+
+// Prompts of nearly 32k beside 32 answers: in one step each, or in full steps of 4,096 tokens.
+SimulatedSetup long_prompts(bool chunked) {
+  constexpr int32_t kContext = 32768;
+  SimulatedSetup setup{
+      .trace = {.kind = "long-prompts", .requests = 40, .rate = 0.25, .max_model_len = kContext}};
+  setup.scheduler.chunked_prefill = chunked;
+  setup.scheduler.max_num_batched_tokens = chunked ? 4096 : kContext + 64;
+  return setup;
+}
+SimulatedSetup long_prompts_under(double tpot_target, double step_max) {
+  SimulatedSetup setup = long_prompts(true);
+  setup.scheduler.tpot_target_seconds = tpot_target;
+  setup.scheduler.step_seconds_max = step_max;
+  return setup;
+}
+double decoders_gap_p99(const ReplayReport& report) {
+  return report.token_gaps.at("decoders").percentile(0.99);
+}
+double decoders_gap_p999(const ReplayReport& report) {
+  return report.token_gaps.at("decoders").percentile(0.999);
+}
+double prompts_ttft_p50(const ReplayReport& report) {
+  std::vector<double> ttft;
+  for (const auto& row : report.rows) {
+    if (row.tenant == "prompts") ttft.push_back(row.ttft);
+  }
+  return percentile_of(ttft, 0.5);
+}
+
 // Little memory, and clients that allow what the context leaves.
 SimulatedSetup packed(std::string policy) {
   SimulatedSetup setup{
@@ -345,8 +380,16 @@ std::vector<AblationCase> continuous_batching_cases() {
                         kMilliseconds,
                         true};
   };
-  return {over_static(true), over_static(false), simulated_over_static(32),
-          simulated_over_static(256)};
+  return {over_static(true),
+          over_static(false),
+          simulated_over_static(32),
+          simulated_over_static(256),
+          {"1,000 sharegpt, 256 slots, off: openppl", "all of them",
+           simulated(all_at_once("fcfs", 256), seconds),
+           simulated(all_at_once("openppl", 256), seconds), kMilliseconds, true},
+          {"a request a second, on: waiting-ratio, off: fcfs", "first token p50",
+           simulated(a_request_a_second("waiting-ratio"), ttft_p50),
+           simulated(a_request_a_second("fcfs"), ttft_p50), kMilliseconds, true}};
 }
 
 std::vector<AblationCase> chunked_prefill_cases() {
@@ -356,18 +399,37 @@ std::vector<AblationCase> chunked_prefill_cases() {
     return AblationCase{"32 streams, 2k prompts", what, beside_prompts(on, figure),
                         beside_prompts(off, figure), kTimes};
   };
-  return {both(&BesidePrompts::gap_p99, "token gap p99 / p50"),
-          both(&BesidePrompts::gap_p999, "token gap p99.9 / p50"),
-          both(&BesidePrompts::gap_longest, "longest token gap / p50"),
-          both(&BesidePrompts::first_token, "prompt's TTFT / alone")};
+  std::vector<AblationCase> cases = {both(&BesidePrompts::gap_p99, "token gap p99 / p50"),
+                                     both(&BesidePrompts::gap_p999, "token gap p99.9 / p50"),
+                                     both(&BesidePrompts::gap_longest, "longest token gap / p50"),
+                                     both(&BesidePrompts::first_token, "prompt's TTFT / alone")};
+  // Exact fill, the ceiling, and exact fill under a bound, each against a prompt in one step.
+  const std::pair<const char*, SimulatedSetup> modes[] = {
+      {"32k prompts, exact fill", long_prompts(true)},
+      {"32k prompts, ceiling of 12 ms", long_prompts_under(0.012, 0)},
+      {"32k prompts, exact fill, 60 ms at most", long_prompts_under(0, 0.060)}};
+  const auto add = [&](const char* name, const SimulatedSetup& on_setup, const char* what,
+                       ReportFigure figure) {
+    cases.push_back({name, what, simulated(on_setup, figure),
+                     simulated(long_prompts(false), figure), kMilliseconds, true});
+  };
+  for (const auto& [name, setup] : modes) {
+    add(name, setup, "token gap p99", decoders_gap_p99);
+    add(name, setup, "token gap p99.9", decoders_gap_p999);
+    add(name, setup, "prompt's TTFT p50", prompts_ttft_p50);
+  }
+  return cases;
 }
 
-// Where a queue hardly forms, where it forms, and where memory is for ten of 64 slots.
+// Where a queue hardly forms, where it forms, and where memory is for ten of 64 slots, without and
+// with swapping; then traffic whose lengths do not reward taking turns.
 std::vector<AblationCase> feedback_queue_cases() {
   std::vector<AblationCase> cases;
-  const auto add = [&](const std::string& name, double load, int32_t kv_tokens) {
+  const auto add = [&](const std::string& name, double load, int32_t kv_tokens,
+                       std::vector<TierSpec> tiers = {}) {
     SimulatedSetup on = simulated_policy("mlfq", "heavy-tail", load);
     on.kv_tokens = kv_tokens;
+    on.scheduler.tiers = std::move(tiers);
     SimulatedSetup off = on;
     off.scheduler.policy = "fcfs";
     cases.push_back({name, "first token p99", simulated(on, ttft_p99), simulated(off, ttft_p99),
@@ -378,6 +440,16 @@ std::vector<AblationCase> feedback_queue_cases() {
   add("heavy-tail, load 0.95", 0.95, 0);
   add("heavy-tail, load 1", 1.0, 0);
   add("load 0.95, 8,192 tokens", 0.95, 8192);
+  add("load 0.95, 8,192 tokens, swapped", 0.95, 8192,
+      {{.pages = 100000, .seconds_per_page = 42e-6}});
+  for (const char* kind : {"conversation", "summarisation", "sharegpt"}) {
+    for (const double load : {0.7, 0.95, 1.05}) {
+      cases.push_back({fmt::format("{}, load {}", kind, load), "mean end",
+                       simulated(simulated_policy("mlfq", kind, load), completion_mean),
+                       simulated(simulated_policy("fcfs", kind, load), completion_mean),
+                       kMilliseconds, true});
+    }
+  }
   return cases;
 }
 

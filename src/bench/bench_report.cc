@@ -1,5 +1,6 @@
 #include "bench/bench_report.h"
 
+#include <algorithm>
 #include <ctime>
 #include <fstream>
 
@@ -131,6 +132,29 @@ Json::Object bench_fields(const BenchSetup& setup, const BenchResult& result, bo
     row.set("samples_ns", std::move(samples_ns)).set("samples_ts", std::move(samples_ts));
   }
   return row.as_object();
+}
+
+Json kv_slots_json(const KvWaste& slots) {
+  Json json = Json::object();
+  const auto total = static_cast<double>(std::max<int64_t>(slots.total, 1));
+  for (const KvWastePart& part : kKvWasteParts) {
+    json.set(part.name, static_cast<double>(slots.*part.slots) / total);
+  }
+  return json.set("waste", slots.share());
+}
+
+std::string kv_slots_text(const KvWaste& slots) {
+  if (slots.held() == 0) return "not seen: too few steps";
+  const auto of_held = [&](int64_t part) {
+    return 100 * static_cast<double>(part) / static_cast<double>(slots.held());
+  };
+  const auto external =
+      100 * static_cast<double>(slots.external) / static_cast<double>(slots.total);
+  return fmt::format(
+      "{:.2f} % of held slots: {:.2f} reserved, {:.2f} internal, {:.2f} padding; external {:.2f} % "
+      "of all",
+      100 * slots.share(), of_held(slots.reserved), of_held(slots.internal), of_held(slots.padding),
+      external);
 }
 
 std::string BenchReport::begin() {

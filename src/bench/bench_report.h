@@ -8,6 +8,7 @@
 
 #include "base/json.h"
 #include "bench/bench_measure.h"
+#include "kv/kv_demand.h"
 
 namespace headrace {
 
@@ -39,6 +40,10 @@ class BenchReport {
   const BenchFormat format_;
   int rows_ = 0;
 };
+
+// The shares of the pool's slots by what they hold (kKvWasteParts), and "waste": of those held.
+Json kv_slots_json(const KvWaste& slots);
+std::string kv_slots_text(const KvWaste& slots);
 
 // One row's fields in llama-bench's order, n_streams after them; the samples are JSON's only.
 Json::Object bench_fields(const BenchSetup& setup, const BenchResult& result, bool with_samples);

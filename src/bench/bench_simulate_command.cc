@@ -8,6 +8,7 @@
 
 #include "base/json.h"
 #include "base/mapped_file.h"
+#include "bench/bench_report.h"
 #include "bench/request_rows.h"
 #include "bench/trace_flags.h"
 #include "cli/command_line.h"
@@ -24,6 +25,7 @@ struct SimulateFlags {
   std::string machine = "h200-8b";
   std::vector<std::string> policies = {"fcfs"};
   int32_t kv_tokens = 0;
+  int32_t kv_host_tokens = 0;
   double load = 0;
   double slo_ttft = 0.5, slo_tpot = 0.03;
   bool declare_lengths = false;
@@ -92,12 +94,20 @@ Json row_of(const std::string& policy, const ReplayReport& report, const Simulat
              stats.background_used_seconds / std::max(stats.background_room_seconds, 1e-9));
   }
   json.set("goodput", goodput(report, flags)).set("running_mean", report.running_mean);
-  json.set("waste", report.waste);
+  json.set("waste", report.kv_slots.share()).set("kv_slots", kv_slots_json(report.kv_slots));
+  const uint64_t in_vain = stats.ended_row_tokens + stats.recomputed_tokens + stats.dropped_tokens;
+  json.set("computed_tokens", report.computed_tokens);
+  json.set("useful_share", 1 - static_cast<double>(in_vain) / static_cast<double>(std::max<int64_t>(
+                                                                  1, report.computed_tokens)));
   json.set("hit_rate", static_cast<double>(stats.prefix_cache_hits) /
                            static_cast<double>(std::max<uint64_t>(1, stats.prefix_cache_queries)));
   json.set("preemptions", static_cast<int64_t>(stats.preemptions));
   json.set("yields", static_cast<int64_t>(stats.yields));
   json.set("promotions", static_cast<int64_t>(stats.promotions));
+  json.set("pages_stored", static_cast<int64_t>(stats.pages_moved.stored));
+  json.set("pages_stored_ahead", static_cast<int64_t>(stats.pages_moved.stored_ahead));
+  json.set("pages_loaded", static_cast<int64_t>(stats.pages_moved.loaded));
+  json.set("pages_loaded_ahead", static_cast<int64_t>(stats.pages_moved.loaded_ahead));
   json.set("recomputed_tokens", static_cast<int64_t>(stats.recomputed_tokens));
   json.set("ended_row_tokens", static_cast<int64_t>(stats.ended_row_tokens));
   json.set("idle_row_steps", static_cast<int64_t>(stats.idle_row_steps));
@@ -207,6 +217,9 @@ Result<int> run_simulate(SimulateFlags& flags) {
   scheduler.groups = {{.block_tokens = 16}};
   const int32_t kv_tokens = flags.kv_tokens > 0 ? flags.kv_tokens : machine.kv_tokens;
   scheduler.block_count = kv_tokens / 16;
+  if (flags.kv_host_tokens > 0) {
+    scheduler.tiers = {{.pages = flags.kv_host_tokens / 16, .seconds_per_page = 42e-6}};
+  }
   scheduler.slo_classes = {{"default", flags.slo_ttft, flags.slo_tpot}};
   HR_ASSIGN_OR_RETURN(std::vector<TraceRequest> trace, open_trace(flags.trace));
   if (flags.load > 0) {
@@ -242,6 +255,22 @@ Result<int> run_simulate(SimulateFlags& flags) {
   return 0;
 }
 
+// How long steps may take.
+void add_step_time_flags(CLI::App& app, SchedulerOptions& scheduler) {
+  app.add_option("--tpot-target", scheduler.tpot_target_seconds,
+                 "Seconds that a step with decodes may take: prompt chunks are cut to keep it");
+  app.add_option("--tpot-over-share", scheduler.tpot_over_share,
+                 "Share of the steps with decodes that may take longer than that")
+      ->check(number_between(0.0, 1.0));
+  app.add_option("--max-step-seconds", scheduler.step_seconds_max,
+                 "Seconds that no step with decodes takes longer than, full steps included")
+      ->check(number_between(0.0, 3600.0));
+  app.add_option("--background-step", scheduler.background_step_seconds,
+                 "Seconds that a step with background work may take beside live requests");
+  app.add_option("--background-gap-step", scheduler.background_gap_seconds,
+                 "The same of a step between live requests (0: no bound)");
+}
+
 }  // namespace
 
 SubcommandRun define_bench_simulate(CLI::App& app) {
@@ -264,15 +293,7 @@ SubcommandRun define_bench_simulate(CLI::App& app) {
       ->type_name("FILE");
   app.add_flag("--declare-lengths", flags->declare_lengths,
                "Clients set max_tokens to the true length: the oracle of sjf-declared");
-  app.add_option("--tpot-target", flags->scheduler.tpot_target_seconds,
-                 "Seconds that a step with decodes may take: prompt chunks are cut to keep it");
-  app.add_option("--tpot-over-share", flags->scheduler.tpot_over_share,
-                 "Share of the steps with decodes that may take longer than that")
-      ->check(number_between(0.0, 1.0));
-  app.add_option("--background-step", flags->scheduler.background_step_seconds,
-                 "Seconds that a step with background work may take beside live requests");
-  app.add_option("--background-gap-step", flags->scheduler.background_gap_seconds,
-                 "The same of a step between live requests (0: no bound)");
+  add_step_time_flags(app, flags->scheduler);
   add_choice(app, "--machine", flags->machine, machine_names(), "What a step costs");
   app.add_option("--policies", flags->policies,
                  "Policies to compare; srpt-oracle: srpt-declared with the true lengths")
@@ -285,8 +306,13 @@ SubcommandRun define_bench_simulate(CLI::App& app) {
   app.add_option("--steps-in-flight", flags->scheduler.steps_in_flight_max,
                  "Steps that are planned before the first of them has ended: a GPU's engine has 2")
       ->check(CLI::Range(1, 8));
+  app.add_option(
+      "--kv-host-tokens", flags->kv_host_tokens,
+      "Tokens of host memory below it; 16 of them come back in 42 us (2 MiB at 50 GB/s)");
   app.add_option("--kv-tokens", flags->kv_tokens, "Tokens of KV memory (default: the machine's)");
-  app.add_option("--mlfq-quantum", flags->scheduler.mlfq_quantum, "Tokens of mlfq's first quantum");
+  app.add_option("--mlfq-quantum", flags->scheduler.mlfq_quantum_seconds,
+                 "Seconds of mlfq's first quantum; 0: the shortest step, as measured")
+      ->check(number_between(0.0, 3600.0));
   app.add_option("--crowd-step-ratio", flags->scheduler.crowd_step_ratio,
                  "fair: a step with prompts of a tenant with more than its share takes at most so "
                  "many times what its decodes take; 0: no bound")

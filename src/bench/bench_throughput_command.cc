@@ -225,6 +225,7 @@ void print_throughput(ModelStack& stack, const std::vector<WorkItem>& items,
                            {"tpot_ms_p99", percentile(tpot, 0.99)},
                            {"useful_share", last.useful_share()},
                            {"idle_row_steps", static_cast<int64_t>(last.idle_row_steps)}});
+    row.emplace_back("kv_slots", kv_slots_json(last.kv_slots));
     for (auto& field : step_timing(stack, last)) row.push_back(std::move(field));
     fmt::print("{}\n", write_json(Json(std::move(row))));
     return;
@@ -239,11 +240,9 @@ void print_throughput(ModelStack& stack, const std::vector<WorkItem>& items,
   fmt::print("total tok/s     {:.1f}\n", total / seconds.middle);
   fmt::print("TTFT ms         p50 {:.1f}  p99 {:.1f}\n", median(ttft), percentile(ttft, 0.99));
   fmt::print("TPOT ms         p50 {:.2f}  p99 {:.2f}\n", median(tpot), percentile(tpot, 0.99));
-  if (last.idle_row_steps > 0) {
-    fmt::print(
-        "useful          {:.1f} % of {} computed tokens; {} row steps held by ended answers\n",
-        100 * last.useful_share(), last.computed_tokens, last.idle_row_steps);
-  }
+  fmt::print("useful          {:.1f} % of {} computed tokens; {} row steps held by ended answers\n",
+             100 * last.useful_share(), last.computed_tokens, last.idle_row_steps);
+  fmt::print("KV waste        {}\n", kv_slots_text(last.kv_slots));
   fmt::print("steps           {}\n{}", last.steps, step_timing_text(stack, last));
 }
 

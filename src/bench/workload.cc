@@ -163,6 +163,9 @@ Result<WorkloadResult> run_workload(ModelStack& stack, std::span<const WorkItem>
   result.computed_tokens = after.step_tokens_total - before.step_tokens_total;
   result.ended_row_tokens = after.scheduler.ended_row_tokens - before.scheduler.ended_row_tokens;
   result.idle_row_steps = after.scheduler.idle_row_steps - before.scheduler.idle_row_steps;
+  result.recomputed_tokens = after.scheduler.recomputed_tokens - before.scheduler.recomputed_tokens;
+  result.dropped_tokens = after.scheduler.dropped_tokens - before.scheduler.dropped_tokens;
+  result.kv_slots = after.kv_slots_total - before.kv_slots_total;
   result.allocations = allocation_count() - allocations;
   result.background_room_seconds =
       after.scheduler.background_room_seconds - before.scheduler.background_room_seconds;

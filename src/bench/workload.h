@@ -43,6 +43,9 @@ struct WorkloadResult {
   // Rows of all steps, and those of answers that had ended; steps in which an ended row only held a
   // slot (static batches).
   uint64_t computed_tokens = 0, ended_row_tokens = 0, idle_row_steps = 0;
+  // Computed again after a preemption; sampled for an answer that had already ended.
+  uint64_t recomputed_tokens = 0, dropped_tokens = 0;
+  KvWaste kv_slots;         // summed over one step of kKvSlotsEvery; all 0: there were fewer
   int64_t allocations = 0;  // of device memory, while it ran
   HostSeconds host;         // of all steps
   // Of steps with live work beside background work that could use it (SchedulerStats).
@@ -54,9 +57,10 @@ struct WorkloadResult {
   double device_gap_share() const {
     return device_gap_seconds / (device_seconds + device_gap_seconds);
   }
-  // Of what was computed, what was not for an answer that had ended.
+  // Of what was computed, what was for an answer that had not ended, and for the first time.
   double useful_share() const {
-    return 1 - static_cast<double>(ended_row_tokens) / static_cast<double>(computed_tokens);
+    const uint64_t in_vain = ended_row_tokens + recomputed_tokens + dropped_tokens;
+    return 1 - static_cast<double>(in_vain) / static_cast<double>(computed_tokens);
   }
   double output_rate() const { return static_cast<double>(output_tokens) / seconds; }
 };

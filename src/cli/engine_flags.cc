@@ -211,6 +211,13 @@ void add_latency_flags(CLI::App& app, SchedulerOptions& scheduler) {
                  "steps for the ends of long prompts")
       ->check(number_between(0.0, 1.0))
       ->group("Engine");
+  app.add_option(
+         "--max-step-seconds", scheduler.step_seconds_max,
+         "Seconds that no step with running answers takes longer than, full steps included: "
+         "the pause that a long prompt puts between the tokens of others (0: no bound)")
+      ->check(number_between(0.0, 3600.0))
+      ->type_name("S")
+      ->group("Engine");
   app.add_option("--background-step", scheduler.background_step_seconds,
                  "Seconds that a step with background work (service_tier flex, batches) may take "
                  "while others have work")
@@ -256,8 +263,11 @@ void add_policy_flags(CLI::App& app, SchedulerOptions& scheduler) {
   add_size(app, "--promote-after-steps", scheduler.promote_after_steps, 1, kInt32Max,
            "Steps without work after which a request goes before all others, under policies that "
            "reorder the queue");
-  add_size(app, "--mlfq-quantum", scheduler.mlfq_quantum, 1, 1 << 20,
-           "mlfq: tokens of the first quantum");
+  app.add_option("--mlfq-quantum", scheduler.mlfq_quantum_seconds,
+                 "mlfq: the first queue's quantum; 0: the shortest step, as measured")
+      ->check(number_between(0.0, 3600.0))
+      ->type_name("SECONDS")
+      ->group("Engine");
   app.add_option("--crowd-step-ratio", scheduler.crowd_step_ratio,
                  "fair: a step with prompts of a tenant with more than its share takes at most so "
                  "many times what its decodes take; 0: no bound")
@@ -271,8 +281,8 @@ void add_policy_flags(CLI::App& app, SchedulerOptions& scheduler) {
       ->group("Engine");
   add_size(app, "--max-waiting-tokens", scheduler.waiting.max_tokens, 1, kInt32Max,
            "waiting-ratio: decode steps after which prompts go first");
-  add_size(app, "--max-prefill-seqs", scheduler.max_prefill_seqs, 1, 1 << 16,
-           "openppl: prompts computed at a time");
+  add_size(app, "--max-prefill-seqs", scheduler.openppl.joining_max, 1, 1 << 16,
+           "openppl: requests that join in one step");
   add_choice(app, "--static-ended-rows", scheduler.static_computes_ended_rows, kEndedRowsComputed,
              "static: a row whose answer has ended is computed, and holds its memory, until its "
              "batch has ended, as in engines whose batches have one shape, or only holds its slot")

@@ -502,6 +502,10 @@ void EngineImpl::finish_step() {
   }
   // Before anybody hears of the step: who has its last token finds it counted.
   ++totals_.steps;
+  if (totals_.steps % kKvSlotsEvery == 0) {
+    totals_.kv_slots = scheduler_->kv_waste();
+    totals_.kv_slots_total = totals_.kv_slots_total + totals_.kv_slots;
+  }
   publish_stats();
   {
     const PhaseTimer timer(clock_, totals_.host[HostPhase::kDeliver]);

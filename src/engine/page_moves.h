@@ -1,6 +1,7 @@
 // PageMoves: the pages of steps that change tiers (engine/kv_tiers.h). They go on a stream of their
 // own, beside the step before. What is stored was written by steps that have ended, and must be out
-// before this step writes; what is loaded is read by the next step, not by this one.
+// before this step writes, or, ahead of need, before the next one does; what is loaded is read by
+// the next step, not by this one.
 #pragma once
 
 #include <memory>
@@ -29,7 +30,8 @@ class PageMoves {
   Device& device_;
   KvStorage& storage_;
   std::unique_ptr<Stream> stream_;  // made when the first page moves
-  std::unique_ptr<Event> loaded_;   // the end of what the step before loads; nullptr: nothing
+  // The end of what the step before loads and stores ahead of need; nullptr: nothing.
+  std::unique_ptr<Event> moved_;
 };
 
 }  // namespace headrace

@@ -45,6 +45,7 @@ Result<std::unique_ptr<RankCompute>> RankCompute::create(const ModelRank& rank, 
 
 Result<const StepPlan*> RankCompute::take_pages(const StepPlan& plan) {
   storage_.move_pages(stream(), plan.stores);
+  storage_.move_pages(stream(), plan.stores_ahead);
   storage_.move_pages(stream(), plan.loads);
   if (poisons_kv_) poison_new_pages(storage_, plan);
   HR_ASSIGN_OR_RETURN(const StepPlan* const mapped, storage_.map(plan, stream()));

@@ -179,7 +179,7 @@ TEST(Ranks, PagesOfRanksSwapOutAndIn) {
   EXPECT_EQ(swapping.answer(requests), expected);
   const SchedulerStats stats = swapping.engine().stats().scheduler;
   EXPECT_GT(stats.preemptions, 0u);
-  EXPECT_GT(stats.pages_loaded, 0u);
+  EXPECT_GT(stats.pages_moved.loaded, 0u);
 }
 
 // Keys and values of 8 bits: whatever runs beside an answer, however its prompt is cut, on ranks
@@ -200,7 +200,7 @@ TEST(Ranks, KeysAndValuesOf8BitsGiveTheAnswersOfOne) {
   }
   RankedEngine swapping({.ranks = 2, .host_tier = true, .formats = kInt8});
   EXPECT_EQ(swapping.logprobs_of_answers(requests), expected);
-  EXPECT_GT(swapping.engine().stats().scheduler.pages_loaded, 0u);
+  EXPECT_GT(swapping.engine().stats().scheduler.pages_moved.loaded, 0u);
 }
 
 // What a rank looks rows up in stays while the next one packs its part of the same tensor.

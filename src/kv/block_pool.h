@@ -71,6 +71,7 @@ class BlockPool {
   // What can be allocated now: free and idle pages.
   int32_t free_count() const { return static_cast<int32_t>(free_.size()) + idle_count_; }
   int32_t idle_count() const { return idle_count_; }
+  int32_t unused_count() const { return static_cast<int32_t>(free_.size()); }  // kept by nobody
   int32_t fenced_count() const { return static_cast<int32_t>(fenced_.size()); }
   int32_t held_count() const { return total() - free_count() - fenced_count(); }
   Ticket applied() const { return applied_; }

@@ -37,6 +37,7 @@ class EvictionCandidates {
 
   // REQUIRES: size(tier) > 0
   Candidate pop(int32_t tier);
+  bool first_is_pinned(int32_t tier) { return queue(tier).first_is_pinned(); }
 
   int32_t size(int32_t tier) const { return queues_[static_cast<size_t>(tier)].size(); }
   bool contains(int32_t node, int32_t tier) const {

@@ -91,6 +91,15 @@ int32_t EvictionQueue::pop() {
   }
 }
 
+bool EvictionQueue::first_is_pinned() {
+  CHECK(live_ > 0);
+  while (!is_live(heap_.front())) {
+    std::pop_heap(heap_.begin(), heap_.end(), later);
+    heap_.pop_back();
+  }
+  return heap_.front().priority.pinned;
+}
+
 void EvictionQueue::drop_dead() {
   std::erase_if(heap_, [&](const Entry& entry) { return !is_live(entry); });
   std::make_heap(heap_.begin(), heap_.end(), later);

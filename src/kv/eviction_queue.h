@@ -49,6 +49,9 @@ class EvictionQueue {
   // REQUIRES: size() > 0
   int32_t pop();
 
+  // Whether the handle that goes first is pinned. REQUIRES: size() > 0
+  bool first_is_pinned();
+
   bool contains(int32_t handle) const { return stamps_[static_cast<size_t>(handle)] != 0; }
   int32_t size() const { return live_; }
   double last_worth() const { return last_worth_; }  // of what pop() gave last; 0 at first

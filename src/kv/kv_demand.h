@@ -1,6 +1,7 @@
 // How many pages sequences need: arithmetic for admission and for refusing what can never fit.
 #pragma once
 
+#include <array>
 #include <cstdint>
 #include <span>
 
@@ -39,6 +40,34 @@ struct KvWaste {
   int64_t external = 0;  // free, but too few for one more reservation (0 when paged)
   int64_t free = 0;
   int64_t held() const { return used + reserved + internal + padding; }
+  // Of the held slots, those that hold nothing that is attended to; 0 of nothing.
+  double share() const {
+    return held() > 0 ? 1 - static_cast<double>(used) / static_cast<double>(held()) : 0;
+  }
 };
+
+// Its parts: name, as reports and metrics have it; slots.
+struct KvWastePart {
+  const char* name;
+  int64_t KvWaste::*slots;
+};
+inline constexpr std::array<KvWastePart, 6> kKvWasteParts = {{{"used", &KvWaste::used},
+                                                              {"reserved", &KvWaste::reserved},
+                                                              {"internal", &KvWaste::internal},
+                                                              {"padding", &KvWaste::padding},
+                                                              {"external", &KvWaste::external},
+                                                              {"free", &KvWaste::free}}};
+
+// Sums over moments.
+inline KvWaste operator+(KvWaste a, const KvWaste& b) {
+  a.total += b.total;
+  for (const KvWastePart& part : kKvWasteParts) a.*part.slots += b.*part.slots;
+  return a;
+}
+inline KvWaste operator-(KvWaste a, const KvWaste& b) {
+  a.total -= b.total;
+  for (const KvWastePart& part : kKvWasteParts) a.*part.slots -= b.*part.slots;
+  return a;
+}
 
 }  // namespace headrace

@@ -25,6 +25,12 @@ void LowerTiers::store(int32_t group, TierPage from, TierPage to) {
   ++counts_.stored;
 }
 
+void LowerTiers::store_ahead(int32_t group, TierPage from, TierPage to) {
+  moves_.stores_ahead.push_back({group, from, to});
+  ++counts_.stored;
+  ++counts_.stored_ahead;
+}
+
 void LowerTiers::load(int32_t group, TierPage from, TierPage to) {
   moves_.loads.push_back({group, from, to});
   pools_[index(from.tier)].release_after(from.page, step_);

@@ -14,14 +14,17 @@
 namespace headrace {
 
 // What plans copy between tiers. Stores are done in order before anything else of the plan writes a
-// page; loads after them, for later plans to use.
+// page; stores ahead of need after them, of pages that nothing of the plan writes; then loads, for
+// later plans to use.
 struct TierMoves {
-  std::vector<PageMove> stores, loads;
+  std::vector<PageMove> stores, stores_ahead, loads;
 };
 
 // Pages that went down, came up, or were dropped for want of room or because computing is cheaper.
 struct TierCounts {
   uint64_t stored = 0, loaded = 0, dropped = 0;
+  // Of them, beside a plan that needed neither: for the others a step, or who joined, waited.
+  uint64_t stored_ahead = 0, loaded_ahead = 0;
 };
 
 class LowerTiers {
@@ -53,6 +56,7 @@ class LowerTiers {
   // This plan copies a page of `group` into a tier, or from a tier into the pool; what it loads
   // from is free for later plans.
   void store(int32_t group, TierPage from, TierPage to);
+  void store_ahead(int32_t group, TierPage from, TierPage to);
   void load(int32_t group, TierPage from, TierPage to);
   void count_dropped() { ++counts_.dropped; }
 

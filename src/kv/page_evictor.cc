@@ -61,12 +61,49 @@ bool PageEvictor::demote(int32_t node, size_t slot) {
   }
   const std::optional<int32_t> place = tiers_.allocate(below);
   if (!place) return false;
-  const TierPage to{below, *place};
+  move_down(node, slot, {below, *place});
+  return true;
+}
+
+// A copy beside the step is a holder of its page until the step was applied.
+void PageEvictor::move_down(int32_t node, size_t slot, TierPage to) {
+  const TierPage from = units_.pages_of(node)[slot];
+  const bool held = ahead_ && from.tier == kPoolTier;
+  if (held) pool_.share(block_of(from));
   units_.detach(node, slot);
   if (from.tier != kPoolTier) tiers_.release(from);
   units_.attach(node, slot, to);
-  tiers_.store(units_.slots()[slot].group, from, to);
-  return true;
+  const int32_t group = units_.slots()[slot].group;
+  if (!ahead_) return tiers_.store(group, from, to);
+  tiers_.store_ahead(group, from, to);
+  if (held) pool_.release(block_of(from), tiers_.step());
+}
+
+int32_t PageEvictor::evict_ahead(int32_t pages) {
+  const int32_t before = pool_.idle_count();
+  ahead_ = true;
+  while (before - pool_.idle_count() < pages && candidates_.size(kPoolTier) > 0 &&
+         !candidates_.first_is_pinned(kPoolTier)) {
+    evict_from(kPoolTier);
+  }
+  ahead_ = false;
+  return before - pool_.idle_count();
+}
+
+int32_t PageEvictor::store_ahead(std::span<const int32_t> nodes, int32_t pages) {
+  int32_t stored = 0;
+  ahead_ = true;
+  for (size_t i = nodes.size(); i-- > 0 && stored < pages;) {
+    const uint32_t generation = tree_.at(nodes[i]).generation;
+    for (size_t slot = 0; slot < units_.slots().size(); ++slot) {
+      const TierPage page = units_.pages_of(nodes[i])[slot];
+      if (page.none() || page.tier != kPoolTier || !units_.is_loose(page)) continue;
+      if (demote(nodes[i], slot)) ++stored;
+      if (!tree_.is_current(nodes[i], generation)) break;
+    }
+  }
+  ahead_ = false;
+  return stored;
 }
 
 // Loading the unit's pages again against computing its tokens again.

@@ -108,6 +108,12 @@ class PrefixCache {
   // Takes everything out of the tree. Pages that are held stay with their holders.
   void clear();
 
+  // As PageEvictor::evict_ahead() and store_ahead(), of the match.
+  int32_t evict_ahead(int32_t pages) { return evictor_.evict_ahead(pages); }
+  int32_t store_ahead(const PrefixMatch& match, int32_t pages) {
+    return evictor_.store_ahead(match.nodes, pages);
+  }
+
   // Pinned prefixes are evicted after all others. The cache counts pins, so that they nest.
   void pin(const PrefixMatch& match) { units_.change_pins(match.nodes, 1); }
   void unpin(const PrefixKey& key, TokenSpan tokens);

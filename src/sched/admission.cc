@@ -147,7 +147,7 @@ bool AdmissionControl::leaves_headroom(const Sequence& candidate,
 
 void AdmissionControl::allocation_failed(int64_t running) {
   const int64_t tenth = std::max<int64_t>(1, running / 10);
-  finishes_to_wait_ = std::min<int64_t>(tenth, options_.admission_cooldown_max);
+  finishes_to_wait_ = std::min<int64_t>(tenth, options_.openppl.cooldown_max);
 }
 
 void AdmissionControl::sequence_ended() {

@@ -1,5 +1,5 @@
 // Admission: how many pages must be free before a sequence may join, and how long admission is on
-// hold after the pool ran out. Together they keep preemption rare and end it: a sequence that was
+// hold after one found none. Together they keep preemption rare and end it: a sequence that was
 // preempted a few times comes back only when nothing that runs can take its pages away again.
 //
 // Headroom: a sequence joins when the pages that it and all that run will hold at the worst moment
@@ -42,7 +42,7 @@ class AdmissionControl {
   void answer_ended(const Sequence& sequence) {
     lengths_.add(static_cast<int32_t>(sequence.output.size()));
   }
-  // The pool ran out in a step with `running` sequences: hold admission for
+  // One that waited found no pages, beside `running` sequences: hold admission for
   // min(max(1, 0.1 * running), cooldown) finishes (OpenPPL).
   void allocation_failed(int64_t running);
   void sequence_ended();

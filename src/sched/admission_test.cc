@@ -10,7 +10,7 @@ namespace {
 // min(max(1, 0.1 * running), cooldown) finishes.
 TEST(AdmissionControl, HoldsAfterAnAllocationFailureUntilEnoughHaveEnded) {
   SchedulerOptions options;
-  options.admission_cooldown_max = 8;
+  options.openppl.cooldown_max = 8;
   struct Case {
     int64_t running, finishes;
   };
@@ -28,7 +28,7 @@ TEST(AdmissionControl, HoldsAfterAnAllocationFailureUntilEnoughHaveEnded) {
 
 TEST(AdmissionControl, ACooldownOfZeroHoldsNobody) {
   SchedulerOptions options;
-  options.admission_cooldown_max = 0;
+  options.openppl.cooldown_max = 0;
   AdmissionControl admission(options);
   admission.allocation_failed(100);
   EXPECT_FALSE(admission.on_hold());

@@ -37,16 +37,14 @@ bool Admitter::held_back(const Sequence& head) const {
   return head.rank.background || !table_.running().has_background();
 }
 
-bool Admitter::may_join(const Sequence& head, int32_t token_budget_left) const {
-  BatchView batch{.rows_at_start = table_.live_rows_at_start(),
-                  .token_budget_left = token_budget_left,
-                  .resumes = head.preemptions + head.yields > 0};
+bool Admitter::may_join(const Sequence& head, BatchView batch) const {
+  batch.rows_at_start = table_.live_rows_at_start();
+  batch.resumes = head.preemptions + head.yields > 0;
   // The live see only each other.
   const std::span<Sequence* const> running =
       head.rank.background ? table_.running().all() : table_.running().live();
   for (size_t i = 0; i < running.size(); ++i) {
     if (i == 0 || running[i]->request != running[i - 1]->request) ++batch.requests_running;
-    if (running[i]->is<Prefilling>()) ++batch.sequences_prefilling;
   }
   return policy_.admits(batch);
 }

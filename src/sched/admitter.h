@@ -29,13 +29,13 @@ class Admitter {
   StepView view(uint64_t step) const;
 
   // --- queries
-  // Whether admission is on hold, because a step ran out of pages.
+  // Whether admission is on hold, because one that waited found no pages.
   bool on_hold() const { return admission_.on_hold(); }
   // The same for `head`: but the promoted join, and the live where background sequences can give
   // way.
   bool held_back(const Sequence& head) const;
-  // Whether the policy lets `head` join beside what runs, with so many tokens of budget for it.
-  bool may_join(const Sequence& head, int32_t token_budget_left) const;
+  // Whether the policy lets `head` join beside what runs. `batch`: what the plan knows of it.
+  bool may_join(const Sequence& head, BatchView batch) const;
   // Whether what runs can be expected to grow to its end beside `head`. A sequence that may
   // displace others, or has pages reserved, joins without that.
   bool leaves_headroom(const Sequence& head, const PrefixMatch& hit) const;

@@ -40,15 +40,16 @@ BatchScheduler::BatchScheduler(SchedulerOptions options, std::unique_ptr<QueuePo
       supply_(options_, pool_, cache_.get(), admission_),
       table_(options_, *policy_, pool_, supply_, admission_),
       pace_(options_),
-      displacement_(*policy_, table_),
+      displacement_(*policy_, table_, pace_),
       promotion_(options_, *policy_, table_, displacement_),
       admitter_(options_, *policy_, pool_, supply_, admission_, table_, pace_, displacement_),
       background_(options_, table_, pace_),
-      securer_(options_, pool_, supply_, admission_, table_),
+      securer_(options_, pool_, supply_, table_),
       proposer_(options_, pace_, std::move(drafts)),
       chooser_(options_, *policy_, table_, pace_, background_, proposer_, admitter_),
       writer_(options_, pool_, supply_, table_),
-      reader_(options_, *policy_, pool_, supply_, admission_, table_, proposer_) {}
+      reader_(options_, *policy_, pool_, supply_, admission_, table_, proposer_),
+      swapper_(options_, *policy_, pool_, cache_.get(), supply_, table_) {}
 
 // --- requests
 
@@ -105,6 +106,10 @@ StepPlan BatchScheduler::plan() {
     draft.terms = *looser;
     draft_step(draft);
   }
+  if (!draft.plan.work.empty()) {
+    swapper_.move_ahead(draft.plan.step);
+    supply_.collect_moves(draft.plan);
+  }
   return submit(draft);
 }
 
@@ -138,6 +143,7 @@ void BatchScheduler::renew_reservations() {
 void BatchScheduler::draft_step(StepDraft& draft) {
   const bool joins = draft.terms.shape != StepShape::kDecode;
   draft.sequences.clear();
+  draft.joined = 0;
   securer_.keep_for_oldest();
   if (joins) {
     const std::optional<Admitter::Joining> next = admitter_.make_room(draft.plan.step);
@@ -202,7 +208,11 @@ void BatchScheduler::admit_waiting(StepDraft& draft) {
       return;
     }
     if (budget > 0 && chooser_.chunk(draft.budget, *head, hit.tokens, rest) == 0) return;
-    if (!admitter_.may_join(*head, budget) || !admitter_.leaves_headroom(*head, hit)) return;
+    // A prompt of the background is cut to the time that is left for it, under any policy.
+    const BatchView batch{.requests_joined = draft.joined,
+                          .prompt_left = head->rank.background ? std::min(rest, budget) : rest,
+                          .token_budget_left = budget};
+    if (!admitter_.may_join(*head, batch) || !admitter_.leaves_headroom(*head, hit)) return;
     if (!admitter_.make_pages(*head, hit, draft.plan.step)) {
       if (policy_->rules().holds_after_refusal)
         admission_.allocation_failed(table_.running().size());
@@ -225,8 +235,9 @@ Sequence* BatchScheduler::name_next(StepDraft& draft) {
 }
 
 void BatchScheduler::admit(StepDraft& draft, Sequence& head, const PrefixMatch& hit) {
+  ++draft.joined;
   table_.start(head);
-  displacement_.charge(head, hit.tokens, pace_.cost());
+  displacement_.charge(head, hit.tokens);
   const Ticket usable_after = supply_.adopt(head, hit);
   supply_.unpin(head);
   writer_.write_admission(draft, head, head.known_tokens());
@@ -258,12 +269,14 @@ std::vector<Emission> BatchScheduler::apply(const StepPlan& plan, const StepResu
       pace_.note_applied(load, step.planned_seconds, result.drafting.seconds);
   proposer_.note_step(result, measured.seconds);
   displacement_.earn(measured.seconds);
+  swapper_.note_step(measured.seconds);
   background_.note_applied(plan, step.sequences, measured);
   if (cache_ != nullptr && pace_.knows()) {
     cache_->set_seconds_per_token(pace_.cost().seconds_per_prompt_token());
   }
   std::vector<Emission> emissions =
-      reader_.read(plan, step.sequences, result, pace_.applied_seconds());
+      reader_.read(plan, step.sequences, result,
+                   {.now_seconds = pace_.applied_seconds(), .step_seconds = measured.seconds});
   spare_sequences_ = std::move(step.sequences);
   spare_sequences_.clear();
   pool_.advance(Ticket(plan.step));

@@ -11,6 +11,7 @@
 //   PageSupply      pages and prefixes that are there
 //   PageSecurer     pages for what runs
 //   PlanWriter      the plan
+//   Swapper         pages that change tiers beside the step
 //   ResultReader    what a step brought
 //
 // Why it always goes on: the oldest running sequence (the first by rank) is never preempted for
@@ -46,6 +47,7 @@
 #include "sched/sequence_table.h"
 #include "sched/step_draft.h"
 #include "sched/step_pace.h"
+#include "sched/swapper.h"
 #include "sched/token_chooser.h"
 
 namespace headrace {
@@ -100,6 +102,7 @@ class BatchScheduler final : public Scheduler {
   TokenChooser chooser_;
   PlanWriter writer_;
   ResultReader reader_;
+  Swapper swapper_;
 
   // A submitted step, and when it was planned.
   struct InFlight {

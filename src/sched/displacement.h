@@ -5,15 +5,15 @@
 #include "sched/queue_policy.h"
 #include "sched/sequence.h"
 #include "sched/sequence_table.h"
-#include "sched/step_cost.h"
+#include "sched/step_pace.h"
 
 namespace headrace {
 
 class Displacement {
  public:
-  // Both outlive this object.
-  Displacement(const QueuePolicy& policy, const SequenceTable& table)
-      : policy_(policy), table_(table) {}
+  // All outlive this object.
+  Displacement(const QueuePolicy& policy, const SequenceTable& table, const StepPace& pace)
+      : policy_(policy), table_(table), pace_(pace) {}
 
   // The youngest running sequence that gives way to `head`; null: none does.
   Sequence* victim_for(const Sequence& head) const;
@@ -26,14 +26,17 @@ class Displacement {
   void earn(double step_seconds);
   // `head` joins, with so many of its tokens in the prefix cache: where it was displaced, the rest
   // is computed again at the cost of all.
-  void charge(Sequence& head, int32_t found_tokens, const StepCost& cost);
+  void charge(Sequence& head, int32_t found_tokens);
 
  private:
   bool displaces(const Sequence& head, const Sequence& running) const;
+  double again_seconds(const Sequence& running) const;
 
   const QueuePolicy& policy_;
   const SequenceTable& table_;
+  const StepPace& pace_;
   double seconds_left_ = 0;
+  double lost_share_ = 0;  // of the tokens of those that came back lately, what was not found
 };
 
 }  // namespace headrace

@@ -18,7 +18,7 @@ Sequence* FairPolicy::next(const StepView& view) {
   return least == nullptr ? nullptr : *least->queue.begin();
 }
 
-bool FairPolicy::preempts(const Sequence& waiting, const Sequence& running) const {
+bool FairPolicy::preempts(const Sequence& waiting, const Sequence& running, double) const {
   const Tenant& least = tenant_of(waiting);
   const Tenant& most = tenant_of(running);
   return least.running() + 1 < most.running() && least.counter <= most.counter;
@@ -103,7 +103,8 @@ void FairPolicy::dequeued(Sequence& sequence) {
   last_counter_ = tenant.counter;
 }
 
-bool FairPolicy::served(Sequence& sequence, int32_t prompt_tokens, int32_t output_tokens) {
+bool FairPolicy::served(Sequence& sequence, const Service& done) {
+  const int32_t prompt_tokens = done.prompt_tokens, output_tokens = done.output_tokens;
   const double service = kPromptWeight * prompt_tokens + kOutputWeight * output_tokens;
   Tenant& tenant = tenant_of(sequence);
   tenant.counter += service;

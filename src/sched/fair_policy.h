@@ -35,8 +35,8 @@ class FairPolicy final : public QueuePolicy {
       : credit_(kOutputWeight * options.max_model_len),
         ahead_max_(credit_ * options.max_num_seqs) {}
   Sequence* next(const StepView& view) override;
-  bool served(Sequence& sequence, int32_t prompt_tokens, int32_t output_tokens) override;
-  bool preempts(const Sequence& waiting, const Sequence& running) const override;
+  bool served(Sequence& sequence, const Service& done) override;
+  bool preempts(const Sequence& waiting, const Sequence& running, double) const override;
   double prompt_order(const Sequence& sequence) const override {
     return tenant_of(sequence).counter;
   }

@@ -44,7 +44,8 @@ TEST(MemoryRows, WasteOfPagesAndOfReservation) {
     const TraceOptions trace{.kind = row.trace, .requests = 400, .rate = row.rate};
     SchedulerOptions paged = options_of(800000), whole = paged;
     whole.allocation = KvAllocation::kReserveMax;
-    const double pages = replay_of(trace, paged).waste, reserved = replay_of(trace, whole).waste;
+    const double pages = replay_of(trace, paged).kv_slots.share(),
+                 reserved = replay_of(trace, whole).kv_slots.share();
     std::printf("%s: 16-token pages waste %.2f %%, contiguous max_model_len %.1f %%\n", row.trace,
                 100 * pages, 100 * reserved);
     EXPECT_LE(pages, row.waste_max);
@@ -283,11 +284,11 @@ TEST(MemoryRows, PrefixHitsOfChatsBesideBelady) {
 // Under mlfq those who had much give way: their keys and values are loaded again, or computed
 // again.
 TEST(MemoryRows, SwapBesideRecomputation) {
-  const TraceOptions trace{.kind = "conversation", .requests = 400, .rate = 12};
+  const TraceOptions trace{.kind = "heavy-tail", .requests = 2000, .rate = 16};
   double completion[2] = {}, seconds[2] = {};
   uint64_t again[2] = {};
   for (const bool swaps : {false, true}) {
-    SchedulerOptions options = options_of(24000);
+    SchedulerOptions options = options_of(8192);
     options.policy = "mlfq";
     // A page of 2 MiB at 50 GB/s; the replay lets nothing else happen meanwhile.
     if (swaps) options.tiers = {{.pages = 8000, .seconds_per_page = 42e-6}};
@@ -301,9 +302,16 @@ TEST(MemoryRows, SwapBesideRecomputation) {
         "computed again, %lu resumed, %lu pages out, %lu in\n",
         swaps ? "swap" : "recompute", report.seconds, mean,
         report.stats.preemptions + report.stats.yields, report.stats.recomputed_tokens,
-        report.stats.resumed_tokens, report.stats.pages_stored, report.stats.pages_loaded);
+        report.stats.resumed_tokens, report.stats.pages_moved.stored,
+        report.stats.pages_moved.loaded);
     EXPECT_GT(report.stats.preemptions + report.stats.yields, 50u);
-    EXPECT_EQ(report.stats.pages_loaded > 0, swaps);
+    EXPECT_EQ(report.stats.pages_moved.loaded > 0, swaps);
+    if (swaps) {
+      std::printf("ahead of need: %lu of the pages out, %lu of those in\n",
+                  report.stats.pages_moved.stored_ahead, report.stats.pages_moved.loaded_ahead);
+      EXPECT_GT(report.stats.pages_moved.stored_ahead, report.stats.pages_moved.stored * 9 / 10);
+      EXPECT_GT(report.stats.pages_moved.loaded_ahead, report.stats.pages_moved.loaded * 3 / 10);
+    }
     seconds[swaps ? 1 : 0] = report.seconds;
     again[swaps ? 1 : 0] = report.stats.recomputed_tokens;
   }

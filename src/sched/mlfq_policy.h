@@ -1,16 +1,22 @@
 // Skip-join multi-level feedback queue (FastServe, Wu et al. 2023): lengths are unknown, so what
-// has run little goes first. Queue i has a quantum of q * 2^i tokens; a request joins the first
-// queue whose quantum covers its prompt (a prompt token counts kPromptWeight of a decode step),
-// falls one queue when it has used its quantum, and returns to the first after promote_after_steps
-// without work. A waiting request of a better queue takes slots and pages of what runs in a worse
-// one.
+// has run little goes first. Queue i has a quantum of q * 2^i seconds; q is the shortest step, a
+// decode alone, by the measured cost of steps. A request joins the first queue whose quantum covers
+// the step that computes its prompt, falls one queue when the steps that it was in have taken its
+// quantum, and goes to the front after promote_after_steps without work. A waiting request of a
+// better queue takes slots and pages of what runs in a worse one.
 //
-// FastServe swaps KV to the host; here what was computed stays in the prefix cache until its memory
-// is needed, and is computed again where it was lost.
+// It takes them only where that is expected to pay, by the lengths of the answers that ended
+// lately: who gives way must have several times as much to go (what a demoted answer has to go
+// says how much taking turns is worth), and what it loses must cost less time than is saved. Where
+// lengths do not reward it nobody gives way, and what is left is a line by the time of the prompt.
+//
+// Keys and values of who gave way stay in the prefix cache, after all that nobody waits for; with a
+// tier below the pool they are swapped (swapper.h).
 #pragma once
 
 #include <algorithm>
 
+#include "sched/output_lengths.h"
 #include "sched/policy_memory.h"
 #include "sched/queue_policy.h"
 
@@ -18,9 +24,15 @@ namespace headrace {
 
 class MlfqPolicy final : public QueuePolicy {
  public:
-  static constexpr int32_t kQueues = 12;
-  // 64 prompt tokens cost about what a decode step does, in weights read (CPU 135M, H200 8B alike).
-  static constexpr double kPromptWeight = 1.0 / 64;
+  static constexpr int32_t kQueues = 16;
+
+  // Who gives way has so many times as much to go as who joins. (Answers of conversations never
+  // have: at three no trace of them was slower than first come first served, and where lengths
+  // reward taking turns one to three make no difference.)
+  static constexpr double kRestRatio = 3;
+  // A second that is lost delays all that are there, and all that come until nobody waits: at load
+  // 0.95 twenty times as many.
+  static constexpr double kDelayed = 20;
 
   // A promoted answer is long, and holds much memory until it ends: where memory is for few, a
   // sixteenth of the slots would be all that runs. So of what runs one in so many is.
@@ -33,22 +45,33 @@ class MlfqPolicy final : public QueuePolicy {
       : QueuePolicy({.may_starve = true,
                      .running_per_promoted = kRunningPerPromoted,
                      .promoted_max = std::max(1, options.max_num_seqs / 16),
-                     .displacement_share = kDisplacementShare}),
-        quantum_(options.mlfq_quantum) {}
+                     .displacement_share = kDisplacementShare,
+                     .swaps_ahead = true}),
+        quantum_seconds_(options.mlfq_quantum_seconds),
+        lengths_(options.max_model_len) {}
   Rank rank(const Sequence& sequence) const override;
-  bool preempts(const Sequence& waiting, const Sequence& running) const override;
-  bool served(Sequence& sequence, int32_t prompt_tokens, int32_t output_tokens) override;
+  bool preempts(const Sequence& waiting, const Sequence& running,
+                double again_seconds) const override;
+  double seconds_before(const Sequence& each, const Sequence& other) const override;
+  StepShape shape(const StepView& view) override;
+  bool served(Sequence& sequence, const Service& service) override;
   void note(SequenceEvent event, Sequence& sequence) override;
 
  private:
   struct State {
     int32_t queue = 0;
-    int64_t service = 0;  // used of the queue's quantum, in tokens
+    double used_seconds = 0;  // of the queue's quantum
   };
-  int64_t quantum_of(int32_t queue) const { return int64_t{quantum_} << queue; }
+  double quantum_of(int32_t queue) const;  // infinite while nothing is known of steps
+  double tokens_to_go(const Sequence& sequence) const;
 
-  const int32_t quantum_;
+  const double quantum_seconds_;  // 0: as measured
+  OutputLengths lengths_;
   PolicyMemory<State> memory_;
+  // As of the step that was planned or applied last.
+  const StepCost* cost_ = nullptr;  // null: not known
+  double everybody_ = 0;            // that runs or waits
+  double step_seconds_ = 0;
 };
 
 }  // namespace headrace

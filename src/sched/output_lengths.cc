@@ -36,13 +36,26 @@ void OutputLengths::add(int32_t length) {
 
 // Of the buckets up to `last`; what is longer has not changed.
 void OutputLengths::sum(size_t last) {
-  for (size_t i = last + 1; i-- > 0;) longer_[i] = longer_[i + 1] + buckets_[i].count;
+  for (size_t i = last + 1; i-- > 0;) {
+    longer_[i] = longer_[i + 1] + buckets_[i].count;
+    longer_tokens_[i] = longer_tokens_[i + 1] + buckets_[i].tokens;
+  }
+}
+
+// The first bucket of answers that are longer: of those of about that length, all or none are.
+size_t OutputLengths::first_longer(int32_t tokens) const {
+  const size_t own = bucket_of(tokens);
+  return buckets_[own].tokens <= buckets_[own].count * tokens ? own + 1 : own;
+}
+
+double OutputLengths::rest_mean(int32_t tokens) const {
+  const size_t first = first_longer(tokens);
+  if (longer_[first] <= 0) return std::max(1, tokens);
+  return std::max(1.0, longer_tokens_[first] / longer_[first] - tokens);
 }
 
 double OutputLengths::rest_at(int32_t tokens, double share) const {
-  size_t first = bucket_of(tokens);
-  // Of those of about its length, all or none are longer.
-  if (buckets_[first].tokens <= buckets_[first].count * tokens) ++first;
+  const size_t first = first_longer(tokens);
   if (longer_[first] <= 0) return std::max(1, tokens);
   // The last bucket that so many of them reach.
   const double reach = (1 - share) * longer_[first];

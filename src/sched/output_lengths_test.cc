@@ -62,5 +62,14 @@ TEST(OutputLengths, ForgetsWhatWasLongAgo) {
   EXPECT_DOUBLE_EQ(lengths.rest_at(0, 0.95), 10);
 }
 
+TEST(OutputLengths, TheMeanRestIsThatOfThoseThatWereLonger) {
+  OutputLengths lengths(4096);
+  for (int i = 0; i < 900; ++i) lengths.add(10);
+  for (int i = 0; i < 100; ++i) lengths.add(2000);
+  EXPECT_NEAR(lengths.rest_mean(0), 209, 15);     // 0.9 x 10 + 0.1 x 2,000
+  EXPECT_NEAR(lengths.rest_mean(500), 1500, 30);  // only the long ones
+  EXPECT_EQ(lengths.rest_mean(8000), 8000) << "beyond all that were seen: as many again";
+}
+
 }  // namespace
 }  // namespace headrace

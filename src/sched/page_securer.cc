@@ -53,7 +53,6 @@ int32_t PageSecurer::secure_for(Sequence& sequence, int32_t count, uint64_t step
     const int32_t fits = supply_.longest_fit(sequence, count, supply_.free_pages_for(sequence));
     if (fits > 0) return fits;
     if (supply_.stands_behind_kept(sequence)) return 0;
-    admission_.allocation_failed(table_.running().size());
     const int32_t needed = supply_.pages_needed(sequence, options_.chunked_prefill ? 1 : count);
     // What the steps in flight give back is enough: waiting beats preempting.
     if (needed <= supply_.pages_to_come() - turned_over) {

@@ -5,7 +5,6 @@
 #include <cstdint>
 
 #include "kv/block_pool.h"
-#include "sched/admission.h"
 #include "sched/page_supply.h"
 #include "sched/scheduler.h"
 #include "sched/sequence_table.h"
@@ -17,8 +16,8 @@ class PageSecurer {
  public:
   // All outlive this object.
   PageSecurer(const SchedulerOptions& options, BlockPool& pool, PageSupply& supply,
-              AdmissionControl& admission, SequenceTable& table)
-      : options_(options), pool_(pool), supply_(supply), admission_(admission), table_(table) {}
+              SequenceTable& table)
+      : options_(options), pool_(pool), supply_(supply), table_(table) {}
 
   // Keeps the pages that the oldest sequence waited for in an earlier plan, if it did; else none.
   void keep_for_oldest();
@@ -33,7 +32,6 @@ class PageSecurer {
   const SchedulerOptions& options_;
   BlockPool& pool_;
   PageSupply& supply_;
-  AdmissionControl& admission_;
   SequenceTable& table_;
 };
 

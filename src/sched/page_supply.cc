@@ -70,10 +70,8 @@ void PageSupply::count(SchedulerStats& stats) const {
   stats.prefix_cache_hits = prefix_hits_;
   stats.resumed_tokens = resumed_tokens_;
   stats.prefix_cache_evictions = cache_->evictions();
-  const TierCounts& moved = cache_->tier_counts();
-  stats.pages_stored = moved.stored;
-  stats.pages_loaded = moved.loaded;
-  stats.pages_dropped = moved.dropped;
+  stats.pages_moved = cache_->tier_counts();
+  stats.pages_moved.loaded_ahead = loaded_ahead_;
   stats.pages_in_host = cache_->pages_in_tier(kHostTier);
   stats.pages_on_disk = cache_->pages_in_tier(kDiskTier);
   stats.state_checkpoints = cache_->checkpoints().count();
@@ -176,6 +174,8 @@ void PageSupply::collect_moves(StepPlan& plan) {
   if (cache_ == nullptr || options_.tiers.empty()) return;
   const TierMoves moves = cache_->take_moves();
   plan.stores.insert(plan.stores.end(), moves.stores.begin(), moves.stores.end());
+  plan.stores_ahead.insert(plan.stores_ahead.end(), moves.stores_ahead.begin(),
+                           moves.stores_ahead.end());
   plan.loads.insert(plan.loads.end(), moves.loads.begin(), moves.loads.end());
 }
 
@@ -202,13 +202,35 @@ void PageSupply::pin(Sequence& victim) {
   const PrefixMatch match = longest_prefix(victim, victim.path.units * unit);
   cache_->pin(match);
   victim.pinned_tokens = match.tokens / unit * unit;
+  if (victim.pinned_tokens == 0) return;
+  pinned_.push_back(&victim);
+  ++pin_changes_;
 }
 
 void PageSupply::unpin(Sequence& sequence) {
   const int32_t tokens = std::exchange(sequence.pinned_tokens, 0);
   if (tokens == 0) return;
+  std::erase(pinned_, &sequence);
+  ++pin_changes_;
   cache_->unpin(key_of(*sequence.request),
                 TokenSpan(sequence.known_tokens()).first(static_cast<size_t>(tokens)));
+}
+
+int32_t PageSupply::pages_to_load(const Sequence& preempted) const {
+  return cache_->pages_to_load(longest_prefix(preempted, preempted.pinned_tokens));
+}
+
+// As if it had joined and left again: the pages are idle when the step was applied.
+void PageSupply::load_ahead(const Sequence& preempted, Ticket step) {
+  const PrefixMatch match = longest_prefix(preempted, preempted.pinned_tokens);
+  loaded_ahead_ += static_cast<uint64_t>(cache_->pages_to_load(match));
+  SequenceBlocks blocks(options_.groups);
+  blocks.adopt(cache_->acquire(match).pages, match.tokens);
+  blocks.release_all(pool_, step);
+}
+
+int32_t PageSupply::store_ahead(const Sequence& preempted, int32_t pages) {
+  return cache_->store_ahead(longest_prefix(preempted, preempted.pinned_tokens), pages);
 }
 
 int32_t PageSupply::reserve_tokens() const {

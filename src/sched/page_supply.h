@@ -94,6 +94,14 @@ class PageSupply {
   // Pins the victim's pages in the cache: they are evicted after all others.
   void pin(Sequence& victim);
   void unpin(Sequence& sequence);
+  const std::vector<Sequence*>& pinned() const { return pinned_; }  // those with pinned pages
+  uint64_t pin_changes() const { return pin_changes_; }             // of that list
+  // Its pages in lower tiers.
+  int32_t pages_to_load(const Sequence& preempted) const;
+  // Loads them in plan `step`, into pages that nobody uses. REQUIRES: there are so many
+  void load_ahead(const Sequence& preempted, Ticket step);
+  // Stores so many of its pages of the pool, the last first, where that pays. Returns how many.
+  int32_t store_ahead(const Sequence& preempted, int32_t pages);
 
   // Fills in the counters of the prefix cache and of pages that change tiers.
   void count(SchedulerStats& stats) const;
@@ -115,6 +123,9 @@ class PageSupply {
   PrefixCache* const cache_;
   const AdmissionControl& admission_;
   std::optional<KeptPages> kept_;
+  std::vector<Sequence*> pinned_;
+  uint64_t pin_changes_ = 0;
+  uint64_t loaded_ahead_ = 0;  // pages
   uint64_t prefix_queries_ = 0, prefix_hits_ = 0, resumed_tokens_ = 0;
   uint64_t states_saved_ = 0, states_restored_ = 0;
   int64_t saves_in_flight_ = 0;

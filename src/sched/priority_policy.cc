@@ -10,7 +10,7 @@ Rank PriorityPolicy::rank(const Sequence& sequence) const {
   return {.level = static_cast<int32_t>(std::clamp<int64_t>(level, kPromotedLevel + 1, kMost))};
 }
 
-bool PriorityPolicy::preempts(const Sequence& waiting, const Sequence& running) const {
+bool PriorityPolicy::preempts(const Sequence& waiting, const Sequence& running, double) const {
   return waiting.rank.level < running.rank.level;
 }
 

@@ -12,7 +12,7 @@ class PriorityPolicy final : public QueuePolicy {
   explicit PriorityPolicy(const SchedulerOptions& options)
       : QueuePolicy({.may_starve = true}), sign_(options.higher_priority_first ? -1 : 1) {}
   Rank rank(const Sequence& sequence) const override;
-  bool preempts(const Sequence& waiting, const Sequence& running) const override;
+  bool preempts(const Sequence& waiting, const Sequence& running, double) const override;
 
  private:
   const int64_t sign_;

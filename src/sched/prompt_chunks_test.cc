@@ -15,7 +15,7 @@ constexpr int32_t kLongest = 32768;
 struct Who {
   bool answers = true, prompts = true;
 };
-ReplayReport run(double target, double over_share, Who who = {}) {
+ReplayReport run(double target, double over_share, Who who = {}, double step_max = 0) {
   std::vector<TraceRequest> trace =
       make_trace({.kind = "long-prompts", .requests = 40, .rate = 0.25, .max_model_len = kLongest})
           .value();
@@ -32,6 +32,7 @@ ReplayReport run(double target, double over_share, Who who = {}) {
   options.block_count = machine.kv_tokens / 16;
   options.tpot_target_seconds = target;
   options.tpot_over_share = over_share;
+  options.step_seconds_max = step_max;
   return replay(trace, options, machine.cost).value();
 }
 
@@ -63,6 +64,23 @@ TEST(PromptChunks, AStepIsAsLongAsItsTarget) {
   const ReplayReport report = run(0.012, 0);
   EXPECT_NEAR(gap(report, 0.99), 0.012, 0.0003);
   EXPECT_LE(gap(report, 0.999), 0.0125) << "of the rest, steps before anything was known";
+}
+
+// Exact fill alone pauses the answers for as long as a step of 4,096 tokens takes behind 28,000
+// others.
+TEST(PromptChunks, ThePauseOfFullStepsIsBounded) {
+  const double alone = slowest_prompt(run(0, 0, {.answers = false}));
+  const ReplayReport fill = run(0, 0), bounded = run(0, 0, {}, 0.060);
+  for (const ReplayReport* each : {&fill, &bounded}) {
+    std::printf(
+        "between tokens p99 %.1f ms, p99.9 %.1f, longest %.1f; a prompt at most %.2f s, "
+        "alone %.2f\n",
+        1e3 * gap(*each, 0.99), 1e3 * gap(*each, 0.999), 1e3 * gap(*each, 1), slowest_prompt(*each),
+        alone);
+  }
+  EXPECT_GT(gap(fill, 0.999), 0.150);
+  EXPECT_LE(gap(bounded, 0.999), 0.062);
+  EXPECT_LE(slowest_prompt(bounded), 2 * alone);
 }
 
 }  // namespace

@@ -25,11 +25,12 @@ namespace headrace {
 
 // What a policy may look at when the scheduler asks whether a sequence may join.
 struct BatchView {
-  int32_t rows_at_start = 0;         // slots taken when this plan began, finished rows included
-  int32_t requests_running = 0;      // now, with what this plan has admitted
-  int32_t sequences_prefilling = 0;  // of those running
-  int32_t token_budget_left = 0;     // of this step
-  bool resumes = false;              // the candidate was preempted: it has run before
+  int32_t rows_at_start = 0;      // slots taken when this plan began, finished rows included
+  int32_t requests_running = 0;   // now, with what this plan has admitted
+  int32_t requests_joined = 0;    // that this plan has admitted
+  int32_t prompt_left = 0;        // the candidate's tokens that are still to be computed
+  int32_t token_budget_left = 0;  // of this step, for them
+  bool resumes = false;           // the candidate was preempted: it has run before
 };
 
 // What a policy may look at when a step is planned.
@@ -68,8 +69,8 @@ struct PolicyRules {
   // The share of the machine's time that recomputation after preempts() may take. When it is used
   // up, only promoted sequences displace others.
   double displacement_share = std::numeric_limits<double>::infinity();
-  // Admission is on hold for some finishes also after a waiting sequence found no pages, and not
-  // only after a running one found none (AdmissionControl).
+  // After a waiting sequence found no pages admission is on hold for some finishes
+  // (AdmissionControl).
   bool holds_after_refusal = false;
   // A finished sequence keeps its slot until the whole batch is done; with the second rule it is
   // also computed meanwhile, and keeps its memory.
@@ -77,6 +78,15 @@ struct PolicyRules {
   bool computes_finished_rows = false;
   // A tenant may be crowding the machine now (crowds()).
   bool may_crowd = false;
+  // With tiers below the pool, keys and values of who gave way are swapped out ahead of need and
+  // back ahead of the turn (swapper.h, seconds_before()).
+  bool swaps_ahead = false;
+};
+
+// What a step did for a sequence.
+struct Service {
+  int32_t prompt_tokens = 0, output_tokens = 0;  // computed, and not again
+  double step_seconds = 0;                       // that the step took, whatever else was in it
 };
 
 // What happens to a sequence, as it happens.
@@ -111,9 +121,16 @@ class QueuePolicy {
   // token. The pages are its own while it runs; when it has grown to that length (then it is
   // Decoding) the policy is asked again.
   virtual int32_t reserved_length(Sequence&) { return 0; }
-  // Whether `running` gives way so that `waiting` can join.
-  virtual bool preempts(const Sequence& /*waiting*/, const Sequence& /*running*/) const {
+  // Whether `running` gives way so that `waiting` can join, where computing it again is expected to
+  // take so many seconds of the machine's time.
+  virtual bool preempts(const Sequence& /*waiting*/, const Sequence& /*running*/,
+                        double /*again_seconds*/) const {
     return false;
+  }
+
+  // How long `each`, which is before the waiting `other`, may run until it is behind it.
+  virtual double seconds_before(const Sequence& /*each*/, const Sequence& /*other*/) const {
+    return std::numeric_limits<double>::infinity();
   }
 
   // --- a step
@@ -130,10 +147,8 @@ class QueuePolicy {
   virtual bool crowds(const Sequence&) const { return false; }
 
   // --- events
-  // Tokens were computed for the sequence. True: its rank has changed.
-  virtual bool served(Sequence&, int32_t /*prompt_tokens*/, int32_t /*output_tokens*/) {
-    return false;
-  }
+  // A step computed something for the sequence. True: its rank has changed.
+  virtual bool served(Sequence&, const Service&) { return false; }
   // The event has just happened to the sequence.
   virtual void note(SequenceEvent, Sequence&) {}
 

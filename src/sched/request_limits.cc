@@ -88,8 +88,12 @@ Status check_options(const SchedulerOptions& options) {
   HR_RETURN_IF_ERROR(check_groups(options));
   HR_RETURN_IF_ERROR(check_states(options));
   HR_RETURN_IF_ERROR(require_positive(options.promote_after_steps, "promote_after_steps"));
-  HR_RETURN_IF_ERROR(require_positive(options.max_prefill_seqs, "max_prefill_seqs"));
-  HR_RETURN_IF_ERROR(require_positive(options.mlfq_quantum, "mlfq_quantum"));
+  HR_RETURN_IF_ERROR(require_positive(options.openppl.joining_max, "max_prefill_seqs"));
+  if (!(options.mlfq_quantum_seconds >= 0)) {
+    return invalid_argument(fmt::format("mlfq_quantum_seconds is {}, it must be at least 0",
+                                        options.mlfq_quantum_seconds),
+                            "mlfq_quantum_seconds");
+  }
   if (options.slo_classes.empty()) return invalid_argument("there is no class", "slo_classes");
   HR_RETURN_IF_ERROR(find_eviction_rule(options.prefix_cache_eviction).status());
   if (!options.chunked_prefill && options.max_num_batched_tokens < options.max_model_len) {

@@ -34,8 +34,8 @@ bool contains(const std::vector<TokenId>& list, TokenId token) {
 }  // namespace
 
 std::vector<Emission> ResultReader::read(const StepPlan& plan, std::span<Sequence* const> sequences,
-                                         const StepResult& result, double now_seconds) {
-  now_seconds_ = now_seconds;
+                                         const StepResult& result, const Moment& moment) {
+  moment_ = moment;
   note_all_computed(plan, sequences, result);
   std::vector<Emission> emissions;
   emissions.reserve(result.rows.size());
@@ -118,7 +118,7 @@ void ResultReader::note_computed(const Work& work, Sequence& sequence,
 // Also what was in flight when it was preempted: its policy has it served.
 void ResultReader::charge(Sequence& sequence, int32_t prompt_tokens, int32_t output_tokens) {
   if (sequence.is<Retiring>() || sequence.rank.background) return;
-  const bool moved = policy_.served(sequence, prompt_tokens, output_tokens);
+  const bool moved = policy_.served(sequence, {prompt_tokens, output_tokens, moment_.step_seconds});
   if (moved && sequence.running()) table_.rerank(sequence);
 }
 
@@ -168,7 +168,7 @@ void ResultReader::take_sampled_row(Sequence& sequence, const StepResult::Row& r
   CHECK(!logprobs || row.logprobs.size() == row.accepted.size());
   for (size_t i = 0; i < row.accepted.size(); ++i) {
     const TokenId token = row.accepted[i];
-    if (sequence.output.empty()) sequence.first_token_seconds = now_seconds_;
+    if (sequence.output.empty()) sequence.first_token_seconds = moment_.now_seconds;
     sequence.output.push_back(token);
     emission.tokens.push_back(token);
     if (logprobs) emission.logprobs.push_back(row.logprobs[i]);

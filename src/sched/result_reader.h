@@ -31,9 +31,13 @@ class ResultReader {
         table_(table),
         proposer_(proposer) {}
 
-  // `sequences` are those of plan.work, in its order; the step was applied at `now_seconds`.
+  // When a step ended, and how long it took.
+  struct Moment {
+    double now_seconds = 0, step_seconds = 0;
+  };
+  // `sequences` are those of plan.work, in its order.
   std::vector<Emission> read(const StepPlan& plan, std::span<Sequence* const> sequences,
-                             const StepResult& result, double now_seconds);
+                             const StepResult& result, const Moment& moment);
   // Fills in the counters of tokens that were computed.
   void count(SchedulerStats& stats) const;
 
@@ -59,7 +63,7 @@ class ResultReader {
   AdmissionControl& admission_;
   SequenceTable& table_;
   Proposer& proposer_;
-  double now_seconds_ = 0;  // of the step that is read
+  Moment moment_;  // of the step that is read
   uint64_t prompt_tokens_ = 0, generation_tokens_ = 0, recomputed_tokens_ = 0;
   uint64_t dropped_tokens_ = 0, ended_row_tokens_ = 0;
 };

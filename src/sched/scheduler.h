@@ -40,6 +40,13 @@ struct WaitingRatioOptions {
   int32_t max_tokens = 20;
 };
 
+struct OpenPplOptions {
+  int32_t joining_max = 8;  // requests that join in one step
+  // After a request found no pages none joins until min(max(1, 0.1 x running), this many) sequences
+  // have finished (OpenPPL's cooldown). 0 = off.
+  int32_t cooldown_max = 8;
+};
+
 // Over it a request is refused; 0: no bound.
 struct QueueBounds {
   int64_t tokens = 0;  // of prompts that wait
@@ -61,6 +68,9 @@ struct SchedulerOptions {
   // This share of the steps with decodes may take longer than the target: they are full steps,
   // spent on the ends of prompts, where keys and values make chunks small.
   double tpot_over_share = 0;
+  // No step with decodes takes longer than this, full steps included: the pause that a long prompt
+  // puts between the tokens of others. 0: no bound. Needs `clock`.
+  double step_seconds_max = 0;
   // While live requests have work, a step with background work (Request::background) takes no
   // longer than this, by the measured cost of steps (step_cost.h). Needs `clock`.
   double background_step_seconds = 0.006;
@@ -74,9 +84,6 @@ struct SchedulerOptions {
   int32_t block_count = 0;          // pages of the pool, shared by all groups
   std::vector<TokenId> end_ids;     // of the model and its generation config
   KvAllocation allocation = KvAllocation::kPaged;
-  // After a step ran out of pages no request joins until min(max(1, 0.1 x running), this many)
-  // sequences have finished (OpenPPL's cooldown). 0 = off.
-  int32_t admission_cooldown_max = 8;
   // A sequence joins only where free pages are left for the expected growth of all that run; each
   // answer is taken to get so many times as long as recent answers say (admission.h). 0 = off.
   double admission_headroom = 1.5;
@@ -96,11 +103,12 @@ struct SchedulerOptions {
   int32_t promote_after_steps = 2000;
   bool higher_priority_first = false;  // priority: vLLM's order is lower first, SGLang's higher
   WaitingRatioOptions waiting;
-  int32_t max_prefill_seqs = 8;  // openppl: prompts computed at a time
+  OpenPplOptions openppl;
   // static: a row whose answer has ended is computed, and holds its memory, until the whole batch
   // has ended, as in engines whose batches have one shape. Off: it only holds its slot.
   bool static_computes_ended_rows = true;
-  int32_t mlfq_quantum = 16;  // mlfq: tokens of the first queue's quantum; each next has twice it
+  // mlfq: the first queue's quantum; each next has twice it. 0: the shortest step, as measured.
+  double mlfq_quantum_seconds = 0;
   // fair: prompts of a tenant with more than its share of the last while are cut so that a step
   // takes no longer than this many times what its decodes take. 0: they are not.
   double crowd_step_ratio = 1.25;
@@ -140,8 +148,7 @@ struct SchedulerStats {
   uint64_t prefix_cache_hits = 0;     // of them, tokens that were found
   uint64_t prefix_cache_evictions = 0;
   uint64_t resumed_tokens = 0;  // of preempted sequences, found instead of computed again
-  // Pages that went to a lower tier, came back, or were dropped there.
-  uint64_t pages_stored = 0, pages_loaded = 0, pages_dropped = 0;
+  TierCounts pages_moved;
   int32_t pages_in_host = 0, pages_on_disk = 0;
   // Checkpoints of states, of models that keep such: how many there are, how often one was saved,
   // began a sequence, or was given up for another.

@@ -500,7 +500,7 @@ TEST(Scheduler, TheOldestPromptOfTheBackgroundGoesOn) {
   add(3, {1, 2, 3, 4, 5}, 2);
   add(4, {31}, 7);
   rig.run();
-  EXPECT_EQ(rig.scheduler->stats().pages_loaded, 3u);
+  EXPECT_EQ(rig.scheduler->stats().pages_moved.loaded, 3u);
 }
 
 // Static batching against continuous batching: the same work, steps, rows that idle and rows that

@@ -16,7 +16,7 @@ Rank SrptDeclaredPolicy::rank(const Sequence& sequence) const {
   return {.key = static_cast<double>(remaining(sequence))};
 }
 
-bool SrptDeclaredPolicy::preempts(const Sequence& waiting, const Sequence& running) const {
+bool SrptDeclaredPolicy::preempts(const Sequence& waiting, const Sequence& running, double) const {
   return running.rank.level != kPromotedLevel && kMargin * remaining(waiting) < remaining(running);
 }
 

@@ -11,8 +11,8 @@ class SrptDeclaredPolicy final : public QueuePolicy {
  public:
   SrptDeclaredPolicy() : QueuePolicy({.may_starve = true, .displacement_share = 0.03}) {}
   Rank rank(const Sequence& sequence) const override;
-  bool preempts(const Sequence& waiting, const Sequence& running) const override;
-  bool served(Sequence&, int32_t, int32_t) override { return true; }  // less remains
+  bool preempts(const Sequence& waiting, const Sequence& running, double) const override;
+  bool served(Sequence&, const Service&) override { return true; }  // less remains
 };
 
 }  // namespace headrace

@@ -58,6 +58,7 @@ struct StepDraft {
   StepPlan plan;
   std::vector<Sequence*> sequences;  // of plan.work, in its order
   StepLoad load;                     // of plan.work
+  int32_t joined = 0;                // requests that were admitted
   bool background_paused = false;    // it had work, and a live request joins
 };
 

@@ -41,7 +41,8 @@ StepPace::Measured StepPace::note_applied(const StepLoad& load, double planned_s
                       .predicted = knows() ? cost().seconds(load) + drafting_seconds : 0};
   fit_.observe(load, step.seconds - drafting_seconds);
   // A step that was to take longer was so by choice.
-  const bool keeps_target = step.predicted <= options_.tpot_target_seconds;
+  const bool keeps_target =
+      step.predicted <= std::max(options_.tpot_target_seconds, options_.step_seconds_max);
   if (load.decodes > 0 && load.prompt_tokens > 0 && keeps_target) {
     chunk_overrun_.note(step.seconds, step.predicted);
   }

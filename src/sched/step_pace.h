@@ -28,6 +28,8 @@ class StepPace {
 
   // The target of time per token, less what such steps take longer than predicted.
   double tpot_seconds() const { return options_.tpot_target_seconds / chunk_overrun_.ratio(); }
+  // The bound of full steps, less the same.
+  double full_step_seconds() const { return options_.step_seconds_max / chunk_overrun_.ratio(); }
   // Tokens of a prompt, from `first` on and at most `most`, with which a step that has `load` takes
   // no longer than `seconds`.
   int32_t prompt_tokens_within(double seconds, const StepLoad& load, int32_t first,

@@ -55,6 +55,7 @@ std::string StepPlan::to_string() const {
     }
   };
   moves("store", stores);
+  moves("store ahead", stores_ahead);
   moves("load", loads);
   for (const BlockCopy& copy : copies) {
     line("  copy g{} {} -> {}\n", copy.group, copy.from.value, copy.to.value);

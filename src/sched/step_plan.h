@@ -81,14 +81,17 @@ struct StepPlan {
   std::vector<ReleasedSlot> released;  // first: their slots may be admitted again below
   std::vector<Admission> admitted;
   // Pages that change tiers (kv/tier_pool.h). Stores are done in their order, before anything else
-  // of this step writes a page; loads after them, and no work of this step reads what they bring.
-  std::vector<PageMove> stores, loads;
+  // of this step writes a page; stores ahead of need and loads after them, in this order and before
+  // the next step: no work of this step writes what the ones read or reads what the others bring.
+  std::vector<PageMove> stores, stores_ahead, loads;
   std::vector<BlockCopy> copies;
   std::vector<Work> work;
   int32_t token_count = 0;  // sum of count
 
   // Nothing to do. (A plan without work may still move pages.)
-  bool empty() const { return work.empty() && stores.empty() && loads.empty(); }
+  bool empty() const {
+    return work.empty() && stores.empty() && stores_ahead.empty() && loads.empty();
+  }
   std::string to_string() const;
 };
 

@@ -64,10 +64,11 @@ bool TokenChooser::live_one_joins(StepShape shape) const {
 double TokenChooser::seconds_beside_decodes(const StepDraft& draft) {
   constexpr double kAny = std::numeric_limits<double>::infinity();
   if (!options_.chunked_prefill || !pace_.knows()) return kAny;
-  const double by_policy = policy_.step_seconds(admitter_.view(draft.plan.step));
+  const double full = options_.step_seconds_max > 0 ? pace_.full_step_seconds() : kAny;
+  const double by_policy = std::min(full, policy_.step_seconds(admitter_.view(draft.plan.step)));
   if (options_.tpot_target_seconds <= 0) return by_policy;
   long_steps_ = std::min(kLongStepsMax, long_steps_ + options_.tpot_over_share);
-  return spend_long_step(draft.budget) ? kAny : std::min(by_policy, pace_.tpot_seconds());
+  return spend_long_step(draft.budget) ? full : std::min(by_policy, pace_.tpot_seconds());
 }
 
 // Whether this step is full, whatever its decodes are promised: what is left of the first prompt

@@ -37,7 +37,7 @@ struct SchedulerSum {
   const char* help;
   double (*value)(const SchedulerStats& stats);
 };
-constexpr std::array<SchedulerSum, 16> kSchedulerSums = {{
+constexpr std::array<SchedulerSum, 22> kSchedulerSums = {{
     {"vllm:num_preemptions_total", "Preemptions.",
      [](const SchedulerStats& stats) { return static_cast<double>(stats.preemptions); }},
     {"vllm:spec_decode_num_drafts_total", "Verifications of a sequence's proposals.",
@@ -55,9 +55,25 @@ constexpr std::array<SchedulerSum, 16> kSchedulerSums = {{
     {"vllm:prefix_cache_hits_total", "Tokens found in the prefix cache.",
      [](const SchedulerStats& stats) { return static_cast<double>(stats.prefix_cache_hits); }},
     {"headrace:kv_pages_stored_total", "Pages of keys and values that went to a lower tier.",
-     [](const SchedulerStats& stats) { return static_cast<double>(stats.pages_stored); }},
+     [](const SchedulerStats& stats) { return static_cast<double>(stats.pages_moved.stored); }},
+    {"headrace:kv_pages_stored_ahead_total", "Of them, those that no step waited for.",
+     [](const SchedulerStats& stats) {
+       return static_cast<double>(stats.pages_moved.stored_ahead);
+     }},
     {"headrace:kv_pages_loaded_total", "Pages that came back from a lower tier.",
-     [](const SchedulerStats& stats) { return static_cast<double>(stats.pages_loaded); }},
+     [](const SchedulerStats& stats) { return static_cast<double>(stats.pages_moved.loaded); }},
+    {"headrace:kv_pages_loaded_ahead_total", "Of them, those that came before their turn.",
+     [](const SchedulerStats& stats) {
+       return static_cast<double>(stats.pages_moved.loaded_ahead);
+     }},
+    {"headrace:recomputed_tokens_total", "Tokens computed again after a preemption.",
+     [](const SchedulerStats& stats) { return static_cast<double>(stats.recomputed_tokens); }},
+    {"headrace:dropped_tokens_total", "Tokens sampled for answers that had already ended.",
+     [](const SchedulerStats& stats) { return static_cast<double>(stats.dropped_tokens); }},
+    {"headrace:ended_row_tokens_total", "Tokens computed for ended rows of static batches.",
+     [](const SchedulerStats& stats) { return static_cast<double>(stats.ended_row_tokens); }},
+    {"headrace:idle_row_steps_total", "Steps in which an ended row held a slot (static batches).",
+     [](const SchedulerStats& stats) { return static_cast<double>(stats.idle_row_steps); }},
     {"headrace:resumed_tokens_total",
      "Tokens of preempted sequences that were found instead of computed again.",
      [](const SchedulerStats& stats) { return static_cast<double>(stats.resumed_tokens); }},
@@ -104,12 +120,20 @@ class CacheGauges {
         in_host_(
             gauge(registry, "headrace:kv_pages_in_host_memory", "Pages in the host memory tier.")),
         on_disk_(gauge(registry, "headrace:kv_pages_on_disk", "Pages in the disk tier.")),
+        slots_(prometheus::BuildGauge()
+                   .Name("headrace:kv_slots")
+                   .Help("Token slots of the KV pool by what they hold, in one step of 64.")
+                   .Register(registry)),
         configs_(prometheus::BuildGauge()
                      .Name("vllm:cache_config_info")
                      .Help("The cache of keys and values.")
                      .Register(registry)) {}
 
-  void set(const SchedulerStats& stats, int32_t block_tokens) {
+  void set(const SchedulerStats& stats, const KvWaste& slots, int32_t block_tokens) {
+    for (const KvWastePart& part : kKvWasteParts) {
+      slots_.Add(with_more(labels_, {{"use", part.name}}))
+          .Set(static_cast<double>(slots.*part.slots));
+    }
     const bool there = stats.blocks_total > 0;
     usage_.Set(there ? static_cast<double>(stats.blocks_used) / stats.blocks_total : 0);
     in_host_.Set(stats.pages_in_host);
@@ -133,6 +157,7 @@ class CacheGauges {
   prometheus::Gauge& usage_;
   prometheus::Gauge& in_host_;
   prometheus::Gauge& on_disk_;
+  prometheus::Family<prometheus::Gauge>& slots_;
   prometheus::Family<prometheus::Gauge>& configs_;
   prometheus::Gauge* config_ = nullptr;
 };
@@ -398,7 +423,7 @@ void ServerMetrics::set_engine(const EngineStats& stats, bool awake) {
   const SchedulerStats& seen = series.seen.scheduler;
   series.running.Set(scheduler.running);
   series.waiting.Set(scheduler.waiting);
-  series.cache.set(scheduler, block_tokens_);
+  series.cache.set(scheduler, stats.kv_slots, block_tokens_);
   std::vector<double> steps;
   for (size_t i = 0; i < stats.steps_by_tokens.size(); ++i) {
     steps.push_back(static_cast<double>(stats.steps_by_tokens[i] - series.seen.steps_by_tokens[i]));

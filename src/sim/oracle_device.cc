@@ -186,6 +186,11 @@ StepResult OracleDevice::execute(const StepPlan& plan) {
       result.rows.push_back(std::move(row));
     }
   }
+  for (const PageMove& store : plan.stores_ahead) {
+    move_page(store);
+    if (store.from.tier != kPoolTier) continue;
+    last_touch_.at(static_cast<size_t>(store.from.page)) = step_;
+  }
   for (const PageMove& load : plan.loads) {
     move_page(load);
     last_touch_.at(static_cast<size_t>(load.to.page)) = step_;

@@ -122,8 +122,8 @@ void SchedulerSimulation::draw_options() {
   const std::string drawn = policies[seed_ % policies.size()].name;
   options_.policy = chance(0.33) ? "fcfs" : settings_.policy.empty() ? drawn : settings_.policy;
   options_.promote_after_steps = kPromoteAfterSteps;
-  options_.mlfq_quantum = pick(rng_, {1, 4});
-  options_.max_prefill_seqs = pick(rng_, {1, 4});
+  options_.mlfq_quantum_seconds = pick(rng_, {0.0, 0.004});
+  options_.openppl.joining_max = pick(rng_, {1, 4});
   options_.static_computes_ended_rows = seed_ % 32 < 24;
   options_.slo_classes = {{"chat", 0.05, 0.01}, {"batch", 1.0, 0.1}};
   options_.clock = &clock_;
@@ -132,7 +132,7 @@ void SchedulerSimulation::draw_options() {
   options_.tpot_target_seconds = pick(rng_, {0.0, 0.0015});
   options_.tpot_over_share = options_.tpot_target_seconds > 0 ? 0.05 : 0;
   options_.allocation = chance(0.1) ? KvAllocation::kReserveMax : KvAllocation::kPaged;
-  options_.admission_cooldown_max = pick(rng_, {0, 2, 8});
+  options_.openppl.cooldown_max = pick(rng_, {0, 2, 8});
   // Not from rng_, so that older seeds give the runs that they gave before there was headroom.
   constexpr double kHeadroom[] = {0, 0, 1, 1.5};
   options_.admission_headroom = settings_.admission_headroom.value_or(kHeadroom[mix64(seed_) % 4]);

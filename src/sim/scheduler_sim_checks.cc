@@ -510,11 +510,11 @@ void SchedulerSimulation::check_end() {
   tally_.dropped_tokens = static_cast<int64_t>(stats.dropped_tokens);
   tally_.cached_tokens = static_cast<int64_t>(stats.prefix_cache_hits);
   tally_.evictions = static_cast<int64_t>(stats.prefix_cache_evictions);
-  tally_.pages_stored = static_cast<int64_t>(stats.pages_stored);
+  tally_.pages_stored = static_cast<int64_t>(stats.pages_moved.stored);
   tally_.states_saved = static_cast<int64_t>(stats.states_saved);
   tally_.states_restored = static_cast<int64_t>(stats.states_restored);
   tally_.states_evicted = static_cast<int64_t>(stats.states_evicted);
-  tally_.pages_loaded = static_cast<int64_t>(stats.pages_loaded);
+  tally_.pages_loaded = static_cast<int64_t>(stats.pages_moved.loaded);
   tally_.resumed_tokens = static_cast<int64_t>(stats.resumed_tokens);
   if (!open_.empty()) fail("a request got no end");
   if (stats.blocks_used != 0) fail(fmt::format("{} pages are lost", stats.blocks_used));

@@ -61,7 +61,6 @@ class Replay {
     }
     report_.seconds = clock_.now_seconds();
     report_.running_mean /= std::max(report_.seconds, 1e-9);
-    report_.waste = held_ > 0 ? 1 - used_ / held_ : 0;
     report_.stats = scheduler_->stats();
     return std::move(report_);
   }
@@ -146,6 +145,7 @@ class Replay {
     const auto [plan, seconds] = std::move(in_flight_.front());
     in_flight_.pop_front();
     clock_.advance_ns(static_cast<int64_t>(seconds * 1e9));
+    report_.computed_tokens += plan.token_count;
     note_use(seconds);
     if (has_background_) note_background(plan, seconds);
     const StepResult result = answer(plan);
@@ -171,9 +171,12 @@ class Replay {
       report_.waited_tokens = tokens;
     }
     if (++report_.steps % kWasteEvery != 0) return;
-    const KvWaste waste = scheduler_->kv_waste();
-    used_ += static_cast<double>(waste.used) * seconds;
-    held_ += static_cast<double>(waste.held()) * seconds;
+    const KvWaste slots = scheduler_->kv_waste();
+    const auto weight = static_cast<int64_t>(seconds * 1e6);
+    report_.kv_slots.total += slots.total * weight;
+    for (const KvWastePart& part : kKvWasteParts) {
+      report_.kv_slots.*part.slots += slots.*part.slots * weight;
+    }
   }
 
   void note_background(const StepPlan& plan, double seconds) {
@@ -243,7 +246,6 @@ class Replay {
   bool has_background_ = false;
   size_t next_ = 0;
   int64_t live_requests_ = 0;  // that have arrived and not ended, and are no background
-  double used_ = 0, held_ = 0;
   ReplayReport report_;
 };
 

@@ -56,7 +56,8 @@ struct ReplayReport {
   double seconds = 0;                                  // of virtual time
   int64_t steps = 0;
   double running_mean = 0;       // sequences that run, over time
-  double waste = 0;              // 1 - tokens held / slots of held pages, over time
+  KvWaste kv_slots;              // of one step of 64, times its microseconds
+  int64_t computed_tokens = 0;   // prompts and answers, whoever they were for
   double scheduler_seconds = 0;  // real time of plan() and apply()
   double busy_seconds = 0;       // in steps
   // Until the last request came: what ends after that is no sign of throughput.

@@ -106,7 +106,6 @@ StackOptions in_small_pool(StackOptions options, ModelUnderTest& roomy) {
   options.memory.kv_cache_memory_bytes =
       groups * (kLength / 16 + 3) * (info.kv_bytes / info.block_count);
   options.engine.scheduler.admission_headroom = 0;
-  options.engine.scheduler.admission_cooldown_max = 0;
   options.runner.poison_kv = true;
   return options;
 }

@@ -87,6 +87,7 @@ class Digest {
     add(plan.released);
     add(plan.admitted);
     add(plan.stores);
+    if (!plan.stores_ahead.empty()) add(plan.stores_ahead);
     add(plan.loads);
     add(plan.copies);
     add(plan.work);
@@ -126,9 +127,9 @@ class Digest {
                            stats.prefix_cache_hits,
                            stats.prefix_cache_evictions,
                            stats.resumed_tokens,
-                           stats.pages_stored,
-                           stats.pages_loaded,
-                           stats.pages_dropped,
+                           stats.pages_moved.stored,
+                           stats.pages_moved.loaded,
+                           stats.pages_moved.dropped,
                            stats.background_room_tokens,
                            stats.background_used_tokens,
                            stats.background_tokens,
@@ -164,8 +165,8 @@ struct Met {
     background += stats.background_tokens;
     beside += stats.beside_steps;
     found += stats.prefix_cache_hits;
-    stored += stats.pages_stored;
-    loaded += stats.pages_loaded;
+    stored += stats.pages_moved.stored;
+    loaded += stats.pages_moved.loaded;
     dropped += stats.dropped_tokens;
   }
   void print() const {
