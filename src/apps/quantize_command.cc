@@ -19,9 +19,8 @@ What is interrupted goes on where it was when the same command is given again.)"
 
 // What the matrices of a .gguf file may become.
 constexpr Named<std::optional<DType>> kBlockTypes[] = {
-    {"q8_0", DType::kQ8_0}, {"q6_k", DType::kQ6_K}, {"q5_k", DType::kQ5_K},
-    {"q5_1", DType::kQ5_1}, {"q5_0", DType::kQ5_0}, {"q4_k", DType::kQ4_K},
-    {"q4_1", DType::kQ4_1}, {"q4_0", DType::kQ4_0},
+    {"q8_0", DType::kQ8_0}, {"q6_k", DType::kQ6_K}, {"q5_k", DType::kQ5_K}, {"q5_1", DType::kQ5_1},
+    {"q5_0", DType::kQ5_0}, {"q4_k", DType::kQ4_K}, {"q4_1", DType::kQ4_1}, {"q4_0", DType::kQ4_0},
 };
 
 struct QuantizeFlags {
@@ -97,8 +96,9 @@ Result<int> run(QuantizeFlags& flags) {
     options.quantize.method = *method;
   }
   if (gguf && (flags.asymmetric || options.group > 0)) {
-    return invalid_argument("--type says groups and zero points: leave --group-size and "
-                            "--asymmetric out");
+    return invalid_argument(
+        "--type says groups and zero points: leave --group-size and "
+        "--asymmetric out");
   }
   HR_RETURN_IF_ERROR(run_quantize(options));
   return 0;

@@ -14,8 +14,8 @@
 #include <fmt/format.h>
 
 #include "apps/eval_perplexity.h"
-#include "base/clock.h"
 #include "base/checksum.h"
+#include "base/clock.h"
 #include "quantize/block_rows.h"
 #include "quantize/calibration_text.h"
 #include "quantize/layer_source.h"
@@ -89,10 +89,10 @@ class QuantizeRun {
       HR_ASSIGN_OR_RETURN(gguf_, GgufFile::open(options_.model));
       return ok_status();
     }
-    HR_ASSIGN_OR_RETURN(hub_, SafetensorsWeightSource::open(
-                                  options_.model,
-                                  {.names = weights_.architecture->hf_names(),
-                                   .tied_embeddings = weights_.config.tied_embeddings}));
+    HR_ASSIGN_OR_RETURN(
+        hub_, SafetensorsWeightSource::open(options_.model,
+                                            {.names = weights_.architecture->hf_names(),
+                                             .tied_embeddings = weights_.config.tied_embeddings}));
     return check_is_float();
   }
 
@@ -120,14 +120,14 @@ class QuantizeRun {
     const auto scales = hub_->info(matrices_.front().name)->dtype;
     quantize_.grid.scale_type = scales == DType::kBF16 ? DType::kBF16 : DType::kF16;
     const auto divides = [&](int64_t group) {
-      return std::ranges::all_of(matrices_, [&](const QuantisedName& matrix) {
-        return matrix.shape[1] % group == 0;
-      });
+      return std::ranges::all_of(
+          matrices_, [&](const QuantisedName& matrix) { return matrix.shape[1] % group == 0; });
     };
     if (options_.group > 0 && !divides(options_.group)) {
-      return invalid_argument(fmt::format("groups of {} do not divide the columns of every matrix: "
-                                          "take a smaller --group-size",
-                                          options_.group));
+      return invalid_argument(
+          fmt::format("groups of {} do not divide the columns of every matrix: "
+                      "take a smaller --group-size",
+                      options_.group));
     }
     quantize_.grid.group = options_.group;
     for (const int64_t group : {128, 64, 32}) {
@@ -200,8 +200,8 @@ class QuantizeRun {
     int64_t wanted = options_.samples > 0 ? options_.samples : kUsualSamples;
     if (own_text && options_.samples == 0) wanted = std::min(wanted, std::max<int64_t>(there, 1));
     if (there < wanted) {
-      const double bytes_a_token =
-          static_cast<double>(text.size()) / static_cast<double>(std::max<int64_t>(std::ssize(ids), 1));
+      const double bytes_a_token = static_cast<double>(text.size()) /
+                                   static_cast<double>(std::max<int64_t>(std::ssize(ids), 1));
       return invalid_argument(fmt::format(
           "{}: {} tokens, {} sequences of {} need {}: give a text of about {:.0f} KB, or --samples "
           "{} --length {}",
@@ -228,11 +228,10 @@ class QuantizeRun {
     stack.memory.max_model_len = kPerplexityWindow;
     HR_ASSIGN_OR_RETURN(const auto loaded, ModelStack::load(stack));
     Progress progress("perplexity", "windows");
-    return measure_perplexity(*loaded, perplexity_text_, kPerplexityWindow,
-                              [&](int64_t done, int64_t windows, double) {
-                                progress.update(static_cast<double>(done),
-                                                static_cast<double>(windows));
-                              });
+    return measure_perplexity(
+        *loaded, perplexity_text_, kPerplexityWindow, [&](int64_t done, int64_t windows, double) {
+          progress.update(static_cast<double>(done), static_cast<double>(windows));
+        });
   }
 
   // ---- What is made

@@ -14,11 +14,11 @@ struct QuantizeRunOptions {
   std::string model;  // a path
   std::string out;
   QuantizeOptions quantize;
-  int64_t group = 0;         // 0: the largest of 128, 64 and 32 that divides all columns
-  std::string calibration;   // a file; empty: the text that the program brings
-  int32_t samples = 0;       // sequences; 0: 128, or as many as the program's own text has
-  int32_t length = 512;      // tokens of each
-  std::string perplexity;    // a file; empty: the end of the calibration text
+  int64_t group = 0;        // 0: the largest of 128, 64 and 32 that divides all columns
+  std::string calibration;  // a file; empty: the text that the program brings
+  int32_t samples = 0;      // sequences; 0: 128, or as many as the program's own text has
+  int32_t length = 512;     // tokens of each
+  std::string perplexity;   // a file; empty: the end of the calibration text
   bool measures_perplexity = true;
   int32_t threads = 0;
 };

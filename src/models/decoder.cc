@@ -477,8 +477,8 @@ Result<std::unique_ptr<Model>> load_decoder(DecoderSpec spec, const WeightSource
   CHECK(options.output_rows >= 0 && !(options.output_rows > 0 && options.shard.is_split()));
   if (options.output_rows < spec.model.vocab_size) spec.model.output_rows = options.output_rows;
   HR_ASSIGN_OR_RETURN(DecoderWeights weights, load_decoder_weights(spec, source, device, options));
-  return std::unique_ptr<Model>(std::make_unique<Decoder>(
-      std::move(spec), std::move(weights), device.traits(), activations, options));
+  return std::unique_ptr<Model>(std::make_unique<Decoder>(std::move(spec), std::move(weights),
+                                                          device.traits(), activations, options));
 }
 
 }  // namespace headrace

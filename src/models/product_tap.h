@@ -12,8 +12,8 @@ namespace headrace {
 class ProductTap {
  public:
   virtual ~ProductTap() = default;
-  // Rows x [rows, K] that product LinearLayer::site multiplies; some rows of a batch at a time, each
-  // once. The view is valid during the call. On the thread of the pass.
+  // Rows x [rows, K] that product LinearLayer::site multiplies; some rows of a batch at a time,
+  // each once. The view is valid during the call. On the thread of the pass.
   virtual void multiplied(int32_t site, const ConstTensorView& x) = 0;
 };
 

@@ -4,7 +4,8 @@
 // Each norm may be absent. The sum waits for the norm that reads x next, which adds on its way; a
 // norm that reads x joins the product behind it where a device has an op for both; a product that
 // ends a branch may add it to x itself. What a measurement runs unfused does each alone, and so do
-// products to which an adapter of some row adds, or that a tap sees: that must come before what is made of them.
+// products to which an adapter of some row adds, or that a tap sees: that must come before what is
+// made of them.
 #pragma once
 
 #include <optional>

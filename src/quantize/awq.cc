@@ -7,7 +7,7 @@
 namespace headrace {
 namespace {
 
-constexpr int kExponents = 20;         // a = 0, 1/20 ... 19/20
+constexpr int kExponents = 20;          // a = 0, 1/20 ... 19/20
 constexpr int64_t kSearchedRows = 512;  // of all matrices that share inputs
 constexpr float kScaleMin = 1e-4f;
 constexpr int kShrinks = 10;  // 1, 0.95 ... 0.55
@@ -45,7 +45,8 @@ Matrix some_rows(std::span<const Matrix* const> matrices) {
 std::vector<float> scales_of_exponent(const InputStatistics& inputs, double exponent) {
   std::vector<float> scales(static_cast<size_t>(inputs.columns()));
   for (size_t c = 0; c < scales.size(); ++c) {
-    const double mean = inputs.magnitudes[c] / static_cast<double>(std::max<int64_t>(inputs.rows, 1));
+    const double mean =
+        inputs.magnitudes[c] / static_cast<double>(std::max<int64_t>(inputs.rows, 1));
     scales[c] = std::max(static_cast<float>(std::pow(mean, exponent)), kScaleMin);
   }
   const auto [least, most] = std::ranges::minmax(scales);
@@ -78,8 +79,7 @@ Matrix scaled_difference(ThreadPool& pool, const Matrix& rows, std::span<const f
 }
 
 // d H d^T of one group; h its square on the diagonal. `sums` is scratch memory of d's size.
-double group_loss(std::span<const float> d, const Matrix& h, int64_t first,
-                  std::span<float> sums) {
+double group_loss(std::span<const float> d, const Matrix& h, int64_t first, std::span<float> sums) {
   std::ranges::fill(sums, 0.0f);
   for (size_t i = 0; i < d.size(); ++i) {
     const float* const row = h.row(first + static_cast<int64_t>(i)) + first;
@@ -140,17 +140,16 @@ std::vector<float> search_shrinks(ThreadPool& pool, const Matrix& weights, const
     for (int64_t r = first; r < last; ++r) {
       for (int64_t g = 0; g < groups; ++g) {
         const int64_t column = g * grid.group;
-        shrinks[static_cast<size_t>(r * groups + g)] =
-            best_shrink({weights.row(r) + column, static_cast<size_t>(grid.group)}, h, column,
-                        grid, scratch);
+        shrinks[static_cast<size_t>(r * groups + g)] = best_shrink(
+            {weights.row(r) + column, static_cast<size_t>(grid.group)}, h, column, grid, scratch);
       }
     }
   });
   return shrinks;
 }
 
-Result<ProductError> product_error(MatrixMath& math, const Matrix& weights,
-                                   const Matrix& quantised, const Matrix& h) {
+Result<ProductError> product_error(MatrixMath& math, const Matrix& weights, const Matrix& quantised,
+                                   const Matrix& h) {
   ProductError error;
   Matrix difference = quantised;
   for (size_t i = 0; i < difference.values().size(); ++i) {

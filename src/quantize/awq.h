@@ -28,7 +28,7 @@ std::vector<float> search_shrinks(ThreadPool& pool, const Matrix& weights, const
 struct ProductError {
   double changed = 0, all = 0;
 };
-Result<ProductError> product_error(MatrixMath& math, const Matrix& weights,
-                                   const Matrix& quantised, const Matrix& h);
+Result<ProductError> product_error(MatrixMath& math, const Matrix& weights, const Matrix& quantised,
+                                   const Matrix& h);
 
 }  // namespace headrace

@@ -251,17 +251,17 @@ void store_block(DType dtype, const float* x, const float* w, std::byte* block) 
   }
 }
 
-// What an error of each column counts: its importance times a root that grows with the weight, so
-// that large weights keep their place (as llama.cpp's quantisers have it).
+// What an error of each column counts. By importance: that times a root that grows with the weight,
+// so that large weights keep their place (as llama.cpp's quantisers have it); without, as
+// quantise_q4_k() has it.
 void fill_weights(std::span<const float> x, std::span<const float> importance,
                   std::span<float> weights) {
   double squares = 0;
   for (const float value : x) squares += double{value} * double{value};
-  const auto spread = static_cast<float>(2 * squares / static_cast<double>(x.size()));
+  const auto mean = static_cast<float>(squares / static_cast<double>(x.size()));
   for (size_t i = 0; i < x.size(); ++i) {
-    const float size = x[i] * x[i];
-    weights[i] = importance.empty() ? size + 0.25f * spread
-                                    : importance[i] * std::sqrt(spread + size);
+    weights[i] = importance.empty() ? std::sqrt(mean) + std::fabs(x[i])
+                                    : importance[i] * std::sqrt(2 * mean + x[i] * x[i]);
     weights[i] += 1e-30f;  // columns that no text ever had
   }
 }

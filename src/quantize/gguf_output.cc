@@ -126,8 +126,8 @@ Result<std::unique_ptr<OutputModel>> create_gguf_output(const GgufOutputOptions&
                                                         std::shared_ptr<const GgufFile> source) {
   std::vector<GgufOutTensor> tensors;
   for (const GgufTensor& tensor : source->plan().tensors) {
-    const auto quantised = std::ranges::find(options.matrices, tensor.name,
-                                             &std::pair<std::string, DType>::first);
+    const auto quantised =
+        std::ranges::find(options.matrices, tensor.name, &std::pair<std::string, DType>::first);
     const GgufType* const type =
         quantised == options.matrices.end() ? tensor.type : gguf_type_of(quantised->second);
     tensors.push_back({std::string(tensor.name), type, tensor.shape});

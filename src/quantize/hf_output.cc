@@ -94,8 +94,8 @@ class HfLayout {
   void add(const SafetensorsTensor& tensor) {
     const auto match = match_hf_name(names_, tensor.name);
     const std::string gguf = match ? match->gguf : tensor.name;
-    const bool plain = match && match->expert < 0 && match->second_half.empty() &&
-                       match->form == HfForm::kPlain;
+    const bool plain =
+        match && match->expert < 0 && match->second_half.empty() && match->form == HfForm::kPlain;
     if (plain && matrices_.contains(gguf)) return add_matrix(tensor, gguf);
     if (tensor.shape.rank() == 2 && tensor.name.ends_with(kWeight) &&
         tensor.name.find("embed_tokens") == std::string::npos) {
@@ -108,7 +108,7 @@ class HfLayout {
   }
 
   void add_matrix(const SafetensorsTensor& tensor, const std::string& gguf) {
-        const int64_t rows = tensor.shape[0], columns = tensor.shape[1];
+    const int64_t rows = tensor.shape[0], columns = tensor.shape[1];
     const int64_t groups = columns / grid_.group;
     add_part(tensor.name, gguf, "_packed", "I32", {rows, packed_words(columns, grid_.bits)});
     add_part(tensor.name, gguf, "_scale", dtype_name(grid_.scale_type), {rows, groups});
@@ -163,8 +163,7 @@ class HfOutput final : public OutputModel {
     const SafetensorsEntry& entry = entry_of(std::string(name) + "_packed");
     std::array<int64_t, 2> shape;
     std::memcpy(shape.data(), part(name, "_shape").data(), sizeof shape);
-    IntegerMatrix matrix(options_.grid, entry.shape[0],
-                         entry.shape[1] * 32 / options_.grid.bits);
+    IntegerMatrix matrix(options_.grid, entry.shape[0], entry.shape[1] * 32 / options_.grid.bits);
     if (shape[0] != matrix.rows || shape[1] != matrix.columns) {
       return corrupt(fmt::format("{}: {}: was not written", options_.partial, name));
     }
@@ -225,8 +224,8 @@ class HfOutput final : public OutputModel {
   Status write_config() const {
     const std::string from = options_.source + "/config.json";
     HR_ASSIGN_OR_RETURN(const auto file, MappedFile::open(from));
-    auto config = parse_json(
-        {reinterpret_cast<const char*>(file->bytes().data()), file->bytes().size()});
+    auto config =
+        parse_json({reinterpret_cast<const char*>(file->bytes().data()), file->bytes().size()});
     if (!config.ok()) return config.status().with_context(from);
     Json ignored = Json::array();
     for (const std::string& module : layout_.ignored()) ignored.push(module);
@@ -310,9 +309,9 @@ Result<std::unique_ptr<OutputModel>> create_hf_output(const HfOutputOptions& opt
                                                       const SafetensorsWeightSource& source) {
   HfLayout layout(options, source);
   if (layout.matrix_count() != options.matrices.size()) {
-    return unsupported(fmt::format(
-        "{}: {} of {} matrices lie in pieces, which are not quantised", options.source,
-        options.matrices.size() - layout.matrix_count(), options.matrices.size()));
+    return unsupported(fmt::format("{}: {} of {} matrices lie in pieces, which are not quantised",
+                                   options.source, options.matrices.size() - layout.matrix_count(),
+                                   options.matrices.size()));
   }
   std::error_code error;
   fs::create_directories(options.partial, error);
@@ -322,9 +321,8 @@ Result<std::unique_ptr<OutputModel>> create_hf_output(const HfOutputOptions& opt
   }
   std::vector<SafetensorsEntry> entries;
   for (const HfLayout::Entry& entry : layout.entries()) entries.push_back(entry.entry);
-  HR_ASSIGN_OR_RETURN(auto writer,
-                      SafetensorsWriter::create(options.partial + "/model.safetensors", entries,
-                                                OldFile::kContinue));
+  HR_ASSIGN_OR_RETURN(auto writer, SafetensorsWriter::create(options.partial + "/model.safetensors",
+                                                             entries, OldFile::kContinue));
   return std::unique_ptr<OutputModel>(
       std::make_unique<HfOutput>(options, std::move(layout), std::move(writer)));
 }

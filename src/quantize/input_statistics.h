@@ -34,8 +34,8 @@ class InputCollector final : public LayerInputs {
  private:
   struct Site {
     InputStatistics sums;
-    Matrix turned;      // [K, kRows] of the latest x, columns first
-    int64_t held = 0;   // of its columns
+    Matrix turned;     // [K, kRows] of the latest x, columns first
+    int64_t held = 0;  // of its columns
   };
   void hold(Site& site, const ConstTensorView& x, int64_t first, int64_t count);
   Status add_held(Site& site);

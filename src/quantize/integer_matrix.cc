@@ -32,8 +32,8 @@ GroupScale group_scale(std::span<const float> values, const IntegerGrid& grid, f
   }
   if (!(result.scale > 0)) return {1.0f, 0};  // zeros, or smaller than the type can say
   if (!grid.symmetric) {
-    const auto zero =
-        static_cast<int32_t>(std::lround(static_cast<float>(grid.least()) - low * shrink / result.scale));
+    const auto zero = static_cast<int32_t>(
+        std::lround(static_cast<float>(grid.least()) - low * shrink / result.scale));
     result.zero = std::clamp(zero, grid.least(), grid.most());
   }
   return result;
@@ -73,8 +73,7 @@ IntegerMatrix quantise_nearest(ThreadPool& pool, const Matrix& weights, const In
         const auto index = static_cast<size_t>(r * result.groups() + g);
         const std::span<const float> values(weights.row(r) + g * grid.group,
                                             static_cast<size_t>(grid.group));
-        const GroupScale scale =
-            group_scale(values, grid, shrinks.empty() ? 1.0f : shrinks[index]);
+        const GroupScale scale = group_scale(values, grid, shrinks.empty() ? 1.0f : shrinks[index]);
         result.scales[index] = scale;
         int8_t* const q = result.row(r) + g * grid.group;
         for (size_t c = 0; c < values.size(); ++c) {

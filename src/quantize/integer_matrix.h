@@ -12,9 +12,9 @@
 namespace headrace {
 
 struct IntegerGrid {
-  int32_t bits = 4;       // 4 or 8
-  int64_t group = 128;    // columns that share a scale; the matrix's are a multiple of it
-  bool symmetric = true;  // zero points are 0
+  int32_t bits = 4;                // 4 or 8
+  int64_t group = 128;             // columns that share a scale; the matrix's are a multiple of it
+  bool symmetric = true;           // zero points are 0
   DType scale_type = DType::kF16;  // or BF16, F32: what scales are rounded to
 
   int32_t least() const { return -(1 << (bits - 1)); }

@@ -70,8 +70,7 @@ Status LayerQuantiser::run(LayerReport& report) {
     if (matrix.layer != layer_) continue;
     HR_ASSIGN_OR_RETURN(Matrix weights, read_tensor(math_.pool(), job_.source, matrix.name));
     if (!all_finite(weights)) {
-      return corrupt(fmt::format("{}: tensor {}: a weight is no number",
-                                 job_.source.description(),
+      return corrupt(fmt::format("{}: tensor {}: a weight is no number", job_.source.description(),
                                  job_.source.name_in_file(matrix.name)));
     }
     weights_.emplace(matrix.name, std::move(weights));
@@ -169,9 +168,8 @@ Status LayerQuantiser::quantise(const std::string& name) {
   output_.write(name, *matrix);
   const InputStatistics* const inputs = inputs_of(name);
   if (inputs == nullptr || inputs->h.rows() == 0) return ok_status();
-  HR_ASSIGN_OR_RETURN(
-      const ProductError error,
-      product_error(math_, weights, dequantise(math_.pool(), *matrix), inputs->h));
+  HR_ASSIGN_OR_RETURN(const ProductError error,
+                      product_error(math_, weights, dequantise(math_.pool(), *matrix), inputs->h));
   changed_ += error.changed;
   all_ += error.all;
   return ok_status();
@@ -211,8 +209,7 @@ Result<IntegerMatrix> LayerQuantiser::integers(const std::string& name, const Ma
   // Scores react to cut ranges of queries and keys more than the products say.
   const bool of_scores = name.find("attn_q") != name.npos || name.find("attn_k") != name.npos;
   if (of_scores) return quantise_nearest(math_.pool(), weights, options.grid);
-  const std::vector<float> shrinks =
-      search_shrinks(math_.pool(), weights, inputs->h, options.grid);
+  const std::vector<float> shrinks = search_shrinks(math_.pool(), weights, inputs->h, options.grid);
   return quantise_nearest(math_.pool(), weights, options.grid, shrinks);
 }
 

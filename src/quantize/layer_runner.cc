@@ -58,9 +58,9 @@ Status LayerRunner::embed(const WeightSource& weights) {
 
 Status LayerRunner::prepare(const Model& model, int32_t layer) {
   const int64_t rows = rows_at_once();
-  const int64_t workspace = model.workspace_bytes(static_cast<int32_t>(rows), 0, length_,
-                                                  device_.pool().thread_count()) +
-                            rows * model.spec().hidden_size * int64_t{sizeof(float)} + 4096;
+  const int64_t workspace =
+      model.workspace_bytes(static_cast<int32_t>(rows), 0, length_, device_.pool().thread_count()) +
+      rows * model.spec().hidden_size * int64_t{sizeof(float)} + 4096;
   if (workspace_.size() < workspace) {
     workspace_ = Workspace();
     HR_ASSIGN_OR_RETURN(Buffer buffer, device_.allocate(workspace));
@@ -125,10 +125,8 @@ Status LayerRunner::observe(int32_t layer, const WeightSource& weights, LayerInp
   for (int64_t first = 0; first < row_count(); first += rows_at_once()) {
     const int64_t rows = std::min(rows_at_once(), row_count() - first);
     Workspace::Mark mark(workspace_);
-    const TensorView copy =
-        workspace_.take_tensor(DType::kF32, Shape{rows, hidden_.columns()});
-    std::copy(hidden_.row(first), hidden_.row(first) + rows * hidden_.columns(),
-              f32_row(copy, 0));
+    const TensorView copy = workspace_.take_tensor(DType::kF32, Shape{rows, hidden_.columns()});
+    std::copy(hidden_.row(first), hidden_.row(first) + rows * hidden_.columns(), f32_row(copy, 0));
     run_some(*model, layer, first, copy, &tap);
   }
   return ok_status();

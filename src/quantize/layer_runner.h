@@ -36,6 +36,8 @@ class LayerRunner {
   // All sequences go through it.
   Status advance(int32_t layer, const WeightSource& weights);
   int64_t row_count() const { return std::ssize(tokens_); }
+  // Where all sequences stand, [rows, D], one after the other.
+  const Matrix& hidden() const { return hidden_; }
 
  private:
   class Tap;
@@ -54,8 +56,8 @@ class LayerRunner {
   SingleRank rank_;
   Mesh mesh_{&rank_, &rank_, &rank_};
   Workspace workspace_;
-  Buffer pages_;            // keys and values of one layer
-  Matrix hidden_;           // [rows, D]
+  Buffer pages_;   // keys and values of one layer
+  Matrix hidden_;  // [rows, D]
   std::vector<int32_t> table_;
 };
 

@@ -32,9 +32,8 @@ const LayerSource::Tensor* LayerSource::find(std::string_view name) const {
 }
 
 bool LayerSource::is_own(const ConstTensorView& view) const {
-  return std::ranges::any_of(replaced_, [&](const auto& tensor) {
-    return tensor.second.bytes.data() == view.data;
-  });
+  return std::ranges::any_of(
+      replaced_, [&](const auto& tensor) { return tensor.second.bytes.data() == view.data; });
 }
 
 Result<ConstTensorView> LayerSource::get(std::string_view name) const {
@@ -80,9 +79,10 @@ Result<Matrix> read_tensor(ThreadPool& pool, const WeightSource& source, std::st
       std::vector<std::byte> bytes(rows.size() * row_size);
       reader->read(rows, 0, shape[1], bytes.data());
       for (int64_t r = first; r < last; ++r) {
-        dequantise_row(reader->dtype(),
-                       std::span(bytes).subspan(static_cast<size_t>(r - first) * row_size, row_size),
-                       {matrix.row(r), static_cast<size_t>(shape[1])});
+        dequantise_row(
+            reader->dtype(),
+            std::span(bytes).subspan(static_cast<size_t>(r - first) * row_size, row_size),
+            {matrix.row(r), static_cast<size_t>(shape[1])});
       }
     });
     return matrix;

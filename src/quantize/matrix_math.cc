@@ -7,13 +7,14 @@
 #include <fmt/format.h>
 
 #include "ops/linear/linear.h"
+#include "tensor/quantised_row.h"
 
 namespace headrace {
 namespace {
 
-constexpr int64_t kBlock = 128;       // columns that are factorised by plain loops
-constexpr int64_t kGramBlock = 512;   // rows of a product of a matrix with itself
-constexpr int64_t kRowsAtOnce = 8;    // of triangular solves, a thread
+constexpr int64_t kBlock = 128;      // columns that are factorised by plain loops
+constexpr int64_t kGramBlock = 512;  // rows of a product of a matrix with itself
+constexpr int64_t kRowsAtOnce = 8;   // of triangular solves, a thread
 
 ConstTensorView f32_view(const MatrixSpan& matrix) {
   return {reinterpret_cast<const std::byte*>(matrix.data), DType::kF32,
@@ -74,6 +75,11 @@ Status MatrixMath::add_product(const MatrixSpan& a, const MatrixSpan& b, const M
   const LinearSource source{f32_view(b)};
   HR_ASSIGN_OR_RETURN(const LinearWeight weight,
                       LinearWeight::pack(device_, {&source, 1}, LinearCompute::kFloat32));
+  return add_product(a, weight, c);
+}
+
+Status MatrixMath::add_product(const MatrixSpan& a, const LinearWeight& weight,
+                               const MatrixSpan& c) {
   const int64_t bytes = linear_workspace_bytes(a.rows, weight) + 4096;
   if (workspace_.size() < bytes) {
     HR_ASSIGN_OR_RETURN(Buffer buffer, device_.allocate(bytes));
@@ -91,11 +97,21 @@ Status MatrixMath::add_product(const MatrixSpan& a, const MatrixSpan& b, const M
 }
 
 Status MatrixMath::add_gram(const MatrixSpan& x, const MatrixSpan& h) {
+  const auto row_size = static_cast<size_t>(x.columns) * sizeof(uint16_t);
+  std::vector<std::byte> rounded(row_size * static_cast<size_t>(kGramBlock));
   for (int64_t first = 0; first < x.rows; first += kGramBlock) {
     const int64_t count = std::min(kGramBlock, x.rows - first);
+    pool().parallel_for(count, 16, [&](int64_t from, int64_t to) {
+      for (int64_t r = from; r < to; ++r) {
+        quantise_row(DType::kBF16, {x.row(first + r), static_cast<size_t>(x.columns)},
+                     std::span(rounded).subspan(static_cast<size_t>(r) * row_size, row_size));
+      }
+    });
+    const LinearSource source{{rounded.data(), DType::kBF16, Shape{count, x.columns}}};
+    HR_ASSIGN_OR_RETURN(const LinearWeight weight,
+                        LinearWeight::pack(device_, {&source, 1}, LinearCompute::kFast));
     // Columns [first, first + count) of the rows above them and their own.
-    HR_RETURN_IF_ERROR(add_product(x.part(0, 0, first + count, x.columns),
-                                   x.part(first, 0, count, x.columns),
+    HR_RETURN_IF_ERROR(add_product(x.part(0, 0, first + count, x.columns), weight,
                                    h.part(0, first, first + count, count)));
   }
   return ok_status();
@@ -124,9 +140,9 @@ Status MatrixMath::factor_lower(Matrix& a) {
     const MatrixSpan minus(negative.row(0), panel.rows, count, kBlock);
     for (int64_t from = 0; from < panel.rows; from += kGramBlock) {
       const int64_t rows = std::min(kGramBlock, panel.rows - from);
-      HR_RETURN_IF_ERROR(add_product(
-          minus.part(from, 0, rows, count), panel.part(0, 0, from + rows, count),
-          a.span().part(behind + from, behind, rows, from + rows)));
+      HR_RETURN_IF_ERROR(add_product(minus.part(from, 0, rows, count),
+                                     panel.part(0, 0, from + rows, count),
+                                     a.span().part(behind + from, behind, rows, from + rows)));
     }
   }
   return ok_status();

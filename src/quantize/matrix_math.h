@@ -1,6 +1,6 @@
 // Dense f32 algebra on a device's threads, for matrices of a few thousand columns: products through
-// the op `linear`, a Cholesky factorisation in blocks, inverses of triangles. All matrices are dense
-// or have a row stride, row-major.
+// the op `linear`, a Cholesky factorisation in blocks, inverses of triangles. All matrices are
+// dense or have a row stride, row-major.
 #pragma once
 
 #include <cstdint>
@@ -10,6 +10,7 @@
 
 #include "base/status.h"
 #include "ops/op.h"
+#include "ops/packing/packed_weight.h"
 #include "tensor/communicator.h"
 
 namespace headrace {
@@ -58,7 +59,8 @@ class MatrixMath {
   ThreadPool& pool() { return device_.pool(); }
   // c += a b^T. a [M, K], b [N, K], c [M, N], which overlaps neither. Errors: memory.
   Status add_product(const MatrixSpan& a, const MatrixSpan& b, const MatrixSpan& c);
-  // The upper triangle of h += x x^T, x [K, T], h [K, K]; below it some values change, too.
+  // The upper triangle of h += x x^T, x [K, T], h [K, K]; below it some values change, too. x is
+  // rounded to BF16 (sums are f32): errors of its size average out over many columns.
   Status add_gram(const MatrixSpan& x, const MatrixSpan& h);
   // U, upper triangular with H^-1 = U^T U, of a symmetric H [K, K] of which the upper triangle is
   // read (Golub & Van Loan, Matrix Computations, 4.2: the factorisation of the rows and columns in
@@ -67,6 +69,7 @@ class MatrixMath {
   Result<Matrix> inverse_factor(const Matrix& h);
 
  private:
+  Status add_product(const MatrixSpan& a, const LinearWeight& b, const MatrixSpan& c);
   Status factor_lower(Matrix& a);
   Status invert_lower(Matrix& a);
 

@@ -40,9 +40,9 @@ class OutputModel {
 // M.weight_packed [N, K / 8] I32, M.weight_scale [N, groups], M.weight_zero_point [N / 8, groups]
 // I32 of grids with zero points, M.weight_shape. config.json says so; the other files are copied.
 struct HfOutputOptions {
-  std::string source;       // the folder
-  std::string path;         // of the folder that is made
-  std::string partial;      // beside it, until it is whole
+  std::string source;   // the folder
+  std::string path;     // of the folder that is made
+  std::string partial;  // beside it, until it is whole
   HfTensorNames names;
   std::vector<std::string> matrices;  // GGUF names of those that are quantised
   IntegerGrid grid;
@@ -56,7 +56,7 @@ struct GgufOutputOptions {
   std::string path;
   std::string partial;
   std::vector<std::pair<std::string, DType>> matrices;  // those that are quantised, and to what
-  DType dtype = DType::kQ4_0;                            // of most
+  DType dtype = DType::kQ4_0;                           // of most
 };
 Result<std::unique_ptr<OutputModel>> create_gguf_output(const GgufOutputOptions& options,
                                                         std::shared_ptr<const GgufFile> source);

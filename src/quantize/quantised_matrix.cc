@@ -18,8 +18,7 @@ Matrix dequantise_integers(ThreadPool& pool, const IntegerMatrix& matrix) {
 
 Matrix dequantise_block_rows(ThreadPool& pool, const BlockMatrix& matrix) {
   Matrix values(matrix.rows, matrix.columns);
-  const ConstTensorView view(matrix.bytes.data(), matrix.dtype,
-                             Shape{matrix.rows, matrix.columns});
+  const ConstTensorView view(matrix.bytes.data(), matrix.dtype, Shape{matrix.rows, matrix.columns});
   pool.parallel_for(matrix.rows, 16, [&](int64_t first, int64_t last) {
     for (int64_t r = first; r < last; ++r) dequantise_row(view, r, values.row(r));
   });

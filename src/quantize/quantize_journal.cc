@@ -31,7 +31,8 @@ std::vector<double> QuantizeJournal::read() const {
   if (settings == nullptr || *settings != settings_) return {};
   std::vector<double> done;
   if (errors == nullptr || !errors->is_array()) return {};
-  for (const Json& error : errors->as_array()) done.push_back(error.is_number() ? error.as_double() : -1);
+  for (const Json& error : errors->as_array())
+    done.push_back(error.is_number() ? error.as_double() : -1);
   return done;
 }
 

@@ -16,21 +16,22 @@ namespace headrace {
 namespace {
 
 // In a layer; what an architecture declares of these is quantised.
-constexpr std::array<std::string_view, 8> kMatrices = {"attn_q",   "attn_k",      "attn_v",
-                                                       "attn_qkv", "attn_output", "ffn_gate",
-                                                       "ffn_up",   "ffn_down"};
+constexpr std::array<std::string_view, 8> kMatrices = {
+    "attn_q", "attn_k", "attn_v", "attn_qkv", "attn_output", "ffn_gate", "ffn_up", "ffn_down"};
 constexpr std::array<std::string_view, 2> kNorms = {"attn_norm.weight", "ffn_norm.weight"};
 
 Status check_layers(const ModelConfig& config) {
   if (config.experts.count > 0) {
-    return unsupported(fmt::format("{}: mixtures of experts are not quantised yet: "
-                                   "--quantization q4_k rounds one while it loads",
-                                   config.architecture));
+    return unsupported(
+        fmt::format("{}: mixtures of experts are not quantised yet: "
+                    "--quantization q4_k rounds one while it loads",
+                    config.architecture));
   }
   if (has_states(config) || config.mixers.latent.rank > 0) {
-    return unsupported(fmt::format("{}: layers that are not plain attention are not quantised yet: "
-                                   "--quantization q4_k rounds such a model while it loads",
-                                   config.architecture));
+    return unsupported(
+        fmt::format("{}: layers that are not plain attention are not quantised yet: "
+                    "--quantization q4_k rounds such a model while it loads",
+                    config.architecture));
   }
   return ok_status();
 }

@@ -1,7 +1,7 @@
-// Quantizer: a model's matrices to few bits, a layer at a time. Texts stand before a layer; what its
-// matrices multiply is measured, the matrices are rounded by a method that knows it, written, and
-// the texts go through the layer as it was written, so that the next one's inputs are those that it
-// will have.
+// Quantizer: a model's matrices to few bits, a layer at a time. Texts stand before a layer; what
+// its matrices multiply is measured, the matrices are rounded by a method that knows it, written,
+// and the texts go through the layer as it was written, so that the next one's inputs are those
+// that it will have.
 #pragma once
 
 #include <functional>

@@ -33,8 +33,8 @@ std::pair<uint64_t, std::string> keys_of_file(
   uint64_t count = 0;
   std::string bytes;
   for (const GgufEntry& entry : file.plan().entries) {
-    const bool set = std::ranges::any_of(
-        numbers, [&](const auto& number) { return number.first == entry.key; });
+    const bool set =
+        std::ranges::any_of(numbers, [&](const auto& number) { return number.first == entry.key; });
     if (set || entry.key.starts_with("split.")) continue;
     bytes.append(reinterpret_cast<const char*>(entry.bytes.data()), entry.bytes.size());
     ++count;

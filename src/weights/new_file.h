@@ -1,5 +1,5 @@
-// A file of a known size that is written through a mapping: its head at once, the rest in any order,
-// from as many threads as there are.
+// A file of a known size that is written through a mapping: its head at once, the rest in any
+// order, from as many threads as there are.
 #pragma once
 
 #include <cstddef>

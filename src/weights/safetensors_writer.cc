@@ -34,10 +34,9 @@ Result<FileLayout> lay_out(std::span<const SafetensorsEntry> entries) {
     const auto bytes =
         type != nullptr ? safetensors_tensor_bytes(*type, entry.shape) : std::nullopt;
     if (!bytes) {
-      return unsupported(fmt::format("tensor {}: safetensors files hold no {} of shape {}",
-                                     entry.name,
-                                     entry.type.empty() ? dtype_name(entry.dtype) : entry.type,
-                                     entry.shape.to_string()));
+      return unsupported(fmt::format(
+          "tensor {}: safetensors files hold no {} of shape {}", entry.name,
+          entry.type.empty() ? dtype_name(entry.dtype) : entry.type, entry.shape.to_string()));
     }
     Json shape = Json::array();
     for (int i = 0; i < entry.shape.rank(); ++i) shape.push(entry.shape[i]);
