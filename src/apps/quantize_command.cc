@@ -46,10 +46,10 @@ void add_format_flags(CLI::App& app, QuantizeFlags& flags) {
       ->group("Format");
   app.add_flag("--asymmetric", flags.asymmetric, "Groups have zero points, too")->group("Format");
   app.add_flag("--act-order,--desc-act", quantize.act_order,
-               "GPTQ: columns of large inputs first; groups stay in order")
+               "GPTQ: columns of large inputs first; groups stay runs of columns")
       ->group("Format");
   app.add_option("--damping,--damp-percent", quantize.damping,
-                 "GPTQ: share of the mean diagonal that is added to it")
+                 "GPTQ: share of itself that is added to each element of the diagonal")
       ->check(number_between(1e-6, 1.0))
       ->type_name("X")
       ->group("Format");

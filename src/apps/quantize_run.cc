@@ -183,6 +183,7 @@ class QuantizeRun {
       perplexity_text_ = text.substr(cut);
       text.resize(cut);
     }
+    if (!needs_text() && !options_.measures_perplexity) return ok_status();
     if (text_.tokenizer == nullptr) {
       return unsupported(fmt::format("{}: has no vocabulary to read a text with", options_.model));
     }
@@ -210,6 +211,7 @@ class QuantizeRun {
           std::ceil(bytes_a_token * static_cast<double>(wanted * length) / 1000),
           std::max<int64_t>(there, 1), there > 0 ? length : std::ssize(ids)));
     }
+    HR_RETURN_IF_ERROR(check_rows(wanted * length));
     for (int64_t s = 0; s < wanted; ++s) {
       const auto first = ids.begin() + s * there / wanted * length;
       tokens_.insert(tokens_.end(), first, first + length);
@@ -217,6 +219,18 @@ class QuantizeRun {
       if (vocab.add_bos && vocab.bos >= 0) tokens_[static_cast<size_t>(s * length)] = vocab.bos;
     }
     return ok_status();
+  }
+
+  // With fewer rows than columns GPTQ moves its errors to where this text does not show them.
+  Status check_rows(int64_t rows) const {
+    if (quantize_.method != QuantizeMethod::kGptq) return ok_status();
+    int64_t columns = 0;
+    for (const QuantisedName& matrix : matrices_) columns = std::max(columns, matrix.shape[1]);
+    if (rows >= columns) return ok_status();
+    return invalid_argument(
+        fmt::format("{} tokens are too few for GPTQ of matrices of {} columns, which need as many: "
+                    "give a longer --calibration, more --samples, or --method awq",
+                    rows, columns));
   }
 
   Result<Perplexity> perplexity_of(const std::string& model) const {
@@ -251,13 +265,14 @@ class QuantizeRun {
       HR_ASSIGN_OR_RETURN(output_, create_gguf_output(gguf, gguf_));
       return ok_status();
     }
-    HfOutputOptions folder{.source = options_.model,
-                           .path = options_.out,
-                           .partial = partial(),
-                           .names = weights_.architecture->hf_names(),
-                           .matrices = {},
-                           .grid = quantize_.grid,
-                           .act_order = quantize_.act_order};
+    HfOutputOptions folder{
+        .source = options_.model,
+        .path = options_.out,
+        .partial = partial(),
+        .names = weights_.architecture->hf_names(),
+        .matrices = {},
+        .grid = quantize_.grid,
+        .act_order = quantize_.act_order && quantize_.method == QuantizeMethod::kGptq};
     for (const QuantisedName& matrix : matrices_) folder.matrices.push_back(matrix.name);
     HR_ASSIGN_OR_RETURN(output_, create_hf_output(folder, *hub_));
     return ok_status();

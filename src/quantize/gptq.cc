@@ -3,12 +3,16 @@
 #include <algorithm>
 #include <cmath>
 #include <numeric>
+#include <utility>
 
 namespace headrace {
 namespace {
 
 constexpr int64_t kGptqBlock = 128;  // columns that are rounded before the others hear of it
 constexpr int64_t kGptqRows = 4;     // a thread's at once
+
+// Of the mean diagonal: what keeps the factorisation's numbers apart where columns' own are tiny.
+constexpr double kDampingOfMean = 1e-6;
 
 std::vector<int64_t> column_order(const Matrix& h, bool act_order) {
   std::vector<int64_t> order(static_cast<size_t>(h.columns()));
@@ -26,7 +30,7 @@ Matrix damped(const Matrix& h, const std::vector<int64_t>& order, double damping
   const int64_t n = h.columns();
   double mean = 0;
   for (int64_t i = 0; i < n; ++i) mean += double{h.row(i)[i]} / static_cast<double>(n);
-  const float added = static_cast<float>(mean > 0 ? damping * mean : 1.0);
+  if (mean == 0) mean = 1;
   Matrix result(n, n);
   for (int64_t i = 0; i < n; ++i) {
     const int64_t a = order[static_cast<size_t>(i)];
@@ -34,19 +38,22 @@ Matrix damped(const Matrix& h, const std::vector<int64_t>& order, double damping
       const int64_t b = order[static_cast<size_t>(j)];
       result.row(i)[j] = h.row(std::min(a, b))[std::max(a, b)];
     }
-    if (result.row(i)[i] == 0) result.row(i)[i] = static_cast<float>(mean);
-    result.row(i)[i] += added;
+    float& own = result.row(i)[i];
+    if (own == 0) own = static_cast<float>(mean);
+    own += static_cast<float>(damping) * own + static_cast<float>(kDampingOfMean * mean);
   }
   return result;
 }
 
 class GptqPass {
  public:
-  GptqPass(MatrixMath& math, Matrix& weights, const Matrix& factor,
+  // `counts` [K]: how much an error of each column is, as it lies in the file.
+  GptqPass(MatrixMath& math, Matrix& weights, const Matrix& factor, std::vector<float> counts,
            const std::vector<int64_t>& order, bool static_groups, const IntegerGrid& grid)
       : math_(math),
         weights_(weights),
         factor_(factor),
+        counts_(std::move(counts)),
         order_(order),
         static_groups_(static_groups),
         result_(grid, weights.rows(), weights.columns()),
@@ -54,7 +61,7 @@ class GptqPass {
 
   Result<IntegerMatrix> run() {
     if (static_groups_) {
-      result_.scales = quantise_nearest(math_.pool(), weights_, result_.grid).scales;
+      find_scales();
       reorder();
     }
     const int64_t n = weights_.columns();
@@ -69,6 +76,21 @@ class GptqPass {
   }
 
  private:
+  // Of the weights as they are.
+  void find_scales() {
+    const auto group = static_cast<size_t>(result_.grid.group);
+    math_.pool().parallel_for(weights_.rows(), kGptqRows, [&](int64_t from, int64_t to) {
+      for (int64_t r = from; r < to; ++r) {
+        for (int64_t g = 0; g < result_.groups(); ++g) {
+          const auto first = static_cast<size_t>(g) * group;
+          result_.scale(r, g) =
+              fitted_group_scale({weights_.row(r) + first, group},
+                                 std::span(counts_).subspan(first, group), result_.grid);
+        }
+      }
+    });
+  }
+
   void reorder() {
     std::vector<float> row(static_cast<size_t>(weights_.columns()));
     for (int64_t r = 0; r < weights_.rows(); ++r) {
@@ -87,7 +109,10 @@ class GptqPass {
       const int64_t column = order_[static_cast<size_t>(j)];
       GroupScale& scale = result_.scale(r, column / grid.group);
       if (!static_groups_ && column % grid.group == 0) {
-        scale = group_scale({w + j, static_cast<size_t>(grid.group)}, grid);
+        scale = fitted_group_scale(
+            {w + j, static_cast<size_t>(grid.group)},
+            std::span(counts_).subspan(static_cast<size_t>(j), static_cast<size_t>(grid.group)),
+            grid);
       }
       const int32_t q = nearest_step(w[j], scale, grid);
       result_.row(r)[column] = static_cast<int8_t>(q);
@@ -115,6 +140,7 @@ class GptqPass {
   MatrixMath& math_;
   Matrix& weights_;
   const Matrix& factor_;
+  const std::vector<float> counts_;
   const std::vector<int64_t>& order_;
   const bool static_groups_;
   IntegerMatrix result_;
@@ -130,7 +156,13 @@ Result<IntegerMatrix> quantise_gptq(MatrixMath& math, Matrix weights, const Matr
   HR_ASSIGN_OR_RETURN(const Matrix factor, math.inverse_factor(damped(h, order, options.damping)));
   // Scales of whole rows, too, are those of the weights as they were.
   const bool static_groups = options.act_order || kGptqBlock % grid.group != 0;
-  GptqPass pass(math, weights, factor, order, static_groups, grid);
+  // An error of column j that later ones take up as well as they can is (error / U_jj)^2.
+  std::vector<float> counts(static_cast<size_t>(h.columns()));
+  for (int64_t j = 0; j < h.columns(); ++j) {
+    const float u = factor.row(j)[j];
+    counts[static_cast<size_t>(order[static_cast<size_t>(j)])] = 1 / (u * u);
+  }
+  GptqPass pass(math, weights, factor, std::move(counts), order, static_groups, grid);
   return pass.run();
 }
 

@@ -8,10 +8,12 @@
 namespace headrace {
 
 struct GptqOptions {
-  // Columns of large inputs first. Groups stay runs of columns, whose scales are those of the
-  // weights as they were ("static groups"): readers need no order of columns.
+  // Columns of large inputs first, while there are others to take up their errors. Groups stay runs
+  // of columns, whose scales are those of the weights as they were ("static groups"): readers need
+  // no order of columns.
   bool act_order = false;
-  double damping = 0.01;  // of H's mean diagonal, added to it
+  double damping = 0.01;  // of each element of the diagonal of H, added to it: of their mean it
+                          // would be all that is left of small inputs beside a few huge ones
 };
 
 // `weights` [N, K], `h` [K, K], its upper triangle. Columns that no input ever had are rounded to

@@ -39,6 +39,26 @@ GroupScale group_scale(std::span<const float> values, const IntegerGrid& grid, f
   return result;
 }
 
+GroupScale fitted_group_scale(std::span<const float> values, std::span<const float> counts,
+                              const IntegerGrid& grid) {
+  constexpr int kTries = 16;
+  constexpr float kStep = 0.03f;
+  GroupScale best;
+  float best_loss = 0;
+  for (int t = 0; t < kTries; ++t) {
+    const GroupScale scale = group_scale(values, grid, 1.0f - kStep * static_cast<float>(t));
+    float loss = 0;
+    for (size_t c = 0; c < values.size(); ++c) {
+      const float error = value_of(nearest_step(values[c], scale, grid), scale) - values[c];
+      loss += counts[c] * error * error * std::sqrt(std::fabs(error));
+    }
+    if (t > 0 && !(loss < best_loss)) continue;
+    best = scale;
+    best_loss = loss;
+  }
+  return best;
+}
+
 int32_t nearest_step(float value, const GroupScale& scale, const IntegerGrid& grid) {
   const float steps = std::nearbyint(value / scale.scale) + static_cast<float>(scale.zero);
   return static_cast<int32_t>(

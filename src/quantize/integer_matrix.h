@@ -31,6 +31,10 @@ struct GroupScale {
 // of a symmetric grid as far to both sides: largest magnitude / (2^bits - 1) * 2, as
 // compressed-tensors' observers have it. A group of zeros gets the scale 1.
 GroupScale group_scale(std::span<const float> values, const IntegerGrid& grid, float shrink = 1.0f);
+// The scale of a range shrunk by what loses least: sum of counts |w - quant(w)|^2.5: squares
+// alone would give up the largest. `counts`: of each value's error.
+GroupScale fitted_group_scale(std::span<const float> values, std::span<const float> counts,
+                              const IntegerGrid& grid);
 // The nearest step, and what it stands for.
 int32_t nearest_step(float value, const GroupScale& scale, const IntegerGrid& grid);
 inline float value_of(int32_t q, const GroupScale& scale) {

@@ -43,6 +43,19 @@ TEST(IntegerMatrix, ScalesAreNumbersOfTheirType) {
   EXPECT_EQ(group_scale(tiny, {.group = 1}).scale, 1.0f);  // F16 has no such scale
 }
 
+TEST(IntegerMatrix, FittedScalesGiveUpWhatCountsLittle) {
+  const IntegerGrid grid{.bits = 4, .group = 32, .scale_type = DType::kF32};
+  const Matrix row = random_matrix(1, 32, 3);
+  std::vector<float> values(row.values().begin(), row.values().end()), counts(32, 1.0f);
+  values[7] = 6.0f;
+  const float whole = group_scale(values, grid).scale;
+  EXPECT_LE(fitted_group_scale(values, counts, grid).scale, whole);
+  counts[7] = 1e-6f;
+  EXPECT_LT(fitted_group_scale(values, counts, grid).scale, 0.8f * whole);
+  counts[7] = 1e6f;
+  EXPECT_NEAR(fitted_group_scale(values, counts, grid).scale, whole, 0.07f * whole);
+}
+
 TEST(IntegerMatrix, NearestIsOffByHalfAStepAtMost) {
   ThreadPool pool(2);
   const Matrix weights = random_matrix(11, 96, 1);

@@ -43,6 +43,35 @@ void divide_inputs(InputStatistics& inputs, std::span<const float> by) {
   }
 }
 
+// Heads of inputs of which `shared_by` neighbours are made of the same values get one scale: what
+// it is made of is the mean of theirs.
+void share_magnitudes(InputStatistics& inputs, int64_t shared_by, int64_t head_dim) {
+  const int64_t run = shared_by * head_dim;
+  for (int64_t first = 0; first < inputs.columns(); first += run) {
+    for (int64_t d = 0; d < head_dim; ++d) {
+      double sum = 0;
+      for (int64_t h = 0; h < shared_by; ++h) {
+        sum += inputs.magnitudes[static_cast<size_t>(first + h * head_dim + d)];
+      }
+      for (int64_t h = 0; h < shared_by; ++h) {
+        inputs.magnitudes[static_cast<size_t>(first + h * head_dim + d)] =
+            sum / static_cast<double>(shared_by);
+      }
+    }
+  }
+}
+
+std::vector<float> first_of_each(std::span<const float> scales, int64_t shared_by,
+                                 int64_t head_dim) {
+  std::vector<float> firsts;
+  for (size_t first = 0; first < scales.size();
+       first += static_cast<size_t>(shared_by * head_dim)) {
+    const auto head = scales.subspan(first, static_cast<size_t>(head_dim));
+    firsts.insert(firsts.end(), head.begin(), head.end());
+  }
+  return firsts;
+}
+
 bool all_finite(const Matrix& matrix) {
   return std::ranges::all_of(matrix.values(), [](float value) { return std::isfinite(value); });
 }
@@ -99,19 +128,20 @@ LayerQuantiser::Source LayerQuantiser::source_of(const InputStatistics& inputs) 
   const bool sequential = has("attn_norm.weight") && has("ffn_norm.weight");
   if ((reads("attn_q.weight") || reads("attn_qkv.weight")) && sequential &&
       is_foldable("attn_norm")) {
-    return {.norm = in_layer("attn_norm.weight"), .matrix = ""};
+    return {.norm = in_layer("attn_norm.weight")};
   }
   if (reads("ffn_up.weight") && sequential && is_foldable("ffn_norm")) {
-    return {.norm = in_layer("ffn_norm.weight"), .matrix = ""};
+    return {.norm = in_layer("ffn_norm.weight")};
   }
   const bool gated = weights_.contains(in_layer("ffn_gate.weight"));
   if (reads("ffn_down.weight") && gated && !has("ffn_up.bias")) {
-    return {.norm = "", .matrix = in_layer("ffn_up.weight")};
+    return {.matrix = in_layer("ffn_up.weight")};
   }
   const auto values = weights_.find(in_layer("attn_v.weight"));
   if (reads("attn_output.weight") && values != weights_.end() && !has("attn_v.bias") &&
-      values->second.rows() == inputs.columns()) {
-    return {.norm = "", .matrix = in_layer("attn_v.weight")};
+      values->second.rows() == int64_t{job_.config.kv_heads} * job_.config.head_dim) {
+    return {.matrix = in_layer("attn_v.weight"),
+            .shared_by = job_.config.heads / job_.config.kv_heads};
   }
   return {};
 }
@@ -131,9 +161,13 @@ Status LayerQuantiser::scale_columns(InputStatistics& inputs, const Source& sour
     if (weights_.contains(name)) matrices.push_back(&weights_.at(name));
   }
   if (matrices.size() != inputs.matrices.size()) return ok_status();  // some stay as they are
+  const int64_t head_dim = job_.config.head_dim;
+  if (source.shared_by > 1) share_magnitudes(inputs, source.shared_by, head_dim);
   HR_ASSIGN_OR_RETURN(std::vector<float> scales,
                       search_column_scales(math_, matrices, inputs, job_.options.grid));
-  if (source.matrix.empty()) {
+  if (source.shared_by > 1) {
+    divide_rows(weights_.at(source.matrix), first_of_each(scales, source.shared_by, head_dim));
+  } else if (source.matrix.empty()) {
     HR_ASSIGN_OR_RETURN(scales, divide_norm(source.norm, std::move(scales)));
   } else {
     divide_rows(weights_.at(source.matrix), scales);
@@ -206,9 +240,6 @@ Result<IntegerMatrix> LayerQuantiser::integers(const std::string& name, const Ma
     return quantise_gptq(math_, weights, inputs->h, options.grid,
                          {.act_order = options.act_order, .damping = options.damping});
   }
-  // Scores react to cut ranges of queries and keys more than the products say.
-  const bool of_scores = name.find("attn_q") != name.npos || name.find("attn_k") != name.npos;
-  if (of_scores) return quantise_nearest(math_.pool(), weights, options.grid);
   const std::vector<float> shrinks = search_shrinks(math_.pool(), weights, inputs->h, options.grid);
   return quantise_nearest(math_.pool(), weights, options.grid, shrinks);
 }

@@ -22,8 +22,9 @@ class LayerQuantiser {
  private:
   // What inputs of a matrix may be divided by, to its profit: a vector, or rows of a matrix.
   struct Source {
-    std::string norm;    // blk.N.attn_norm.weight
-    std::string matrix;  // blk.N.ffn_up.weight
+    std::string norm = {};    // blk.N.attn_norm.weight
+    std::string matrix = {};  // blk.N.ffn_up.weight
+    int32_t shared_by = 1;    // heads of inputs that are made of the same rows
   };
   Source source_of(const InputStatistics& inputs) const;
   Status scale_columns();

@@ -35,7 +35,7 @@ inline constexpr Named<QuantizeMethod> kQuantizeMethods[] = {
 struct QuantizeOptions {
   QuantizeMethod method = QuantizeMethod::kGptq;
   IntegerGrid grid;
-  bool act_order = false;
+  bool act_order = true;  // of GPTQ
   double damping = 0.01;
   std::optional<DType> block_type;  // of a GGUF file; empty: the grid
 };
