@@ -1,10 +1,12 @@
 #include "apps/quantize_command.h"
 
+#include <filesystem>
 #include <memory>
 #include <string>
 
 #include "apps/quantize_run.h"
 #include "cli/command_line.h"
+#include "stack/hub_cache.h"
 #include "stack/model_names.h"
 
 namespace headrace {
@@ -82,12 +84,23 @@ void add_text_flags(CLI::App& app, QuantizeFlags& flags) {
       ->group("Text");
 }
 
+// The .gguf file, or the folder of what is named.
+Result<std::string> model_path(const std::string& name) {
+  HR_ASSIGN_OR_RETURN(const std::string model, local_model(name));
+  std::error_code ignored;
+  const std::filesystem::path path(model);
+  if (!std::filesystem::exists(path, ignored) && is_hub_name(model)) return hub_snapshot(model);
+  const bool inside = path.extension() == ".json" || path.extension() == ".safetensors";
+  if (!inside) return model;
+  return path.has_parent_path() ? path.parent_path().string() : ".";
+}
+
 Result<int> run(QuantizeFlags& flags) {
   QuantizeRunOptions& options = flags.run;
   if (options.model.empty() || options.out.empty()) {
     return invalid_argument("MODEL and OUT are required (see 'headrace quantize --help')");
   }
-  HR_ASSIGN_OR_RETURN(options.model, local_model(options.model));
+  HR_ASSIGN_OR_RETURN(options.model, model_path(options.model));
   while (options.out.size() > 1 && options.out.ends_with('/')) options.out.pop_back();
   const bool gguf = options.quantize.block_type.has_value();
   options.quantize.grid.symmetric = !flags.asymmetric;

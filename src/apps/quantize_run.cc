@@ -321,7 +321,9 @@ class QuantizeRun {
     Quantizer quantizer(*device, job, *output_);
     HR_RETURN_IF_ERROR(quantizer.run(
         [&](double layers, std::string_view what) {
-          progress.update(layers, weights_.config.layers, what);
+          // Of those that are left: of others the texts go through alone.
+          progress.update(std::max(0.0, layers - job.layers_done),
+                          weights_.config.layers - job.layers_done, what);
         },
         [&](const LayerReport& report) {
           progress.take_away();
