@@ -6,6 +6,7 @@
 #include "apps/eval_command.h"
 #include "apps/inspect_command.h"
 #include "apps/man_command.h"
+#include "apps/quantize_command.h"
 #include "apps/run_command.h"
 #include "bench/bench_ablate_command.h"
 #include "bench/bench_ceilings_command.h"
@@ -45,6 +46,7 @@ constexpr Subcommand kSubcommands[] = {
     {"recommend", "which models fit here, and how fast they can be", define_recommend},
 #endif
     {"inspect", "show what a model file holds", define_inspect},
+    {"quantize", "make a model of fewer bits", define_quantize},
     {"bench", "measure prefill and decode speed", define_bench},
     {"bench throughput", "many requests at once, offline", define_bench_throughput},
     {"bench latency", "time of a step by batch size", define_bench_latency},

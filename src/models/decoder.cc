@@ -162,7 +162,7 @@ class DecoderPass {
         batch_(batch),
         memory_(Memory::take(context, spec, widths, hidden)),
         stream_(context, {hidden, memory_.normed, memory_.branch}, spec.residual_scale,
-                batch.adapters) {}
+                batch.adapters, batch.products) {}
 
   // Once, before the layers.
   void rotate_positions(const std::vector<RopeWeights>& ropes) {
@@ -319,7 +319,7 @@ const LinearWeight* packed_table(const DecoderWeights& weights) {
 class Decoder final : public Model {
  public:
   Decoder(DecoderSpec spec, DecoderWeights weights, const DeviceTraits& device,
-          DType activation_dtype, int32_t adapter_rank_max)
+          DType activation_dtype, const ModelLoadOptions& options)
       : spec_(std::move(spec)),
         model_spec_(headrace::model_spec(spec_.model, weights.layers)),
         state_offsets_(state_offsets(model_spec_)),
@@ -327,7 +327,8 @@ class Decoder final : public Model {
         widths_(Widths::of(weights_.layers, device)),
         device_(device),
         activation_dtype_(activation_dtype),
-        adapter_rank_max_(adapter_rank_max) {}
+        adapter_rank_max_(options.adapter_rank_max),
+        loaded_(options.layers.value_or(LayerRange{0, model_spec_.layer_count})) {}
 
   const ModelSpec& spec() const override { return model_spec_; }
   DType activation_dtype() const override { return activation_dtype_; }
@@ -416,6 +417,7 @@ class Decoder final : public Model {
   const DeviceTraits device_;
   const DType activation_dtype_;
   const int32_t adapter_rank_max_;
+  const LayerRange loaded_;
 };
 
 int64_t Decoder::weight_bytes() const {
@@ -447,7 +449,8 @@ int64_t Decoder::workspace_bytes(int32_t tokens, int32_t logit_rows, int32_t kv_
   int64_t op_bytes = with_head ? linear_workspace_bytes(logit_rows, weights_.output) : 0;
   const PartLoad mixed{tokens, kv_length_max, thread_count};
   PartLoad fed = mixed;
-  for (const DecoderLayer& layer : weights_.layers) {
+  for (int32_t i = loaded_.first; i < loaded_.last; ++i) {
+    const DecoderLayer& layer = weights_.layers[static_cast<size_t>(i)];
     fed.rows = feed_forward_rows(tokens, *layer.feed_forward, device_);
     op_bytes = std::max({op_bytes, layer.mixer->op_workspace_bytes(mixed),
                          layer.feed_forward->op_workspace_bytes(fed)});
@@ -474,8 +477,8 @@ Result<std::unique_ptr<Model>> load_decoder(DecoderSpec spec, const WeightSource
   CHECK(options.output_rows >= 0 && !(options.output_rows > 0 && options.shard.is_split()));
   if (options.output_rows < spec.model.vocab_size) spec.model.output_rows = options.output_rows;
   HR_ASSIGN_OR_RETURN(DecoderWeights weights, load_decoder_weights(spec, source, device, options));
-  return std::unique_ptr<Model>(std::make_unique<Decoder>(
-      std::move(spec), std::move(weights), device.traits(), activations, options.adapter_rank_max));
+  return std::unique_ptr<Model>(std::make_unique<Decoder>(std::move(spec), std::move(weights),
+                                                          device.traits(), activations, options));
 }
 
 }  // namespace headrace

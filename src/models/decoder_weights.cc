@@ -137,6 +137,11 @@ class DecoderLoader {
     weights_.adapter_sites.push_back(std::move(stack));
   }
 
+  bool is_wanted(int32_t layer) const {
+    const auto& range = options_.layers;
+    return !range || (layer >= range->first && layer < range->last);
+  }
+
   void report(double done) const {
     if (options_.progress) options_.progress(done);
   }
@@ -159,6 +164,7 @@ class DecoderLoader {
   Status load_layer(int32_t index) {
     TensorsOfLayer tensors(*this, index);
     DecoderLayer& layer = weights_.layers.emplace_back(make_layer(spec_, index));
+    if (!is_wanted(index)) return ok_status();
     if (options_.shard.is_split()) HR_RETURN_IF_ERROR(layer.split(options_.shard));
     return layer.load(tensors, spec_.model.hidden_size);
   }

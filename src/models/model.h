@@ -17,6 +17,7 @@
 #include "base/timeline.h"
 #include "models/adapter_rows.h"
 #include "models/layer_tap.h"
+#include "models/product_tap.h"
 #include "models/shard.h"
 #include "ops/attention/attention.h"
 #include "ops/attention/kv_view.h"
@@ -108,6 +109,8 @@ struct ForwardBatch {
   StateView states = {};
   // CPU: of rows that have adapters, one entry an adapter; these were loaded for the model.
   std::span<const AdapterRows> adapters = {};
+  // CPU: sees what the products multiply, of a model that was loaded for adapters. Null: nobody.
+  ProductTap* products = nullptr;
 };
 
 struct LayerRange {
@@ -176,6 +179,8 @@ struct ModelLoadOptions {
   bool with_head = true;         // false: no output matrix, where only hidden rows are read
   int32_t output_rows = 0;       // CPU: rows of the output matrix, the first ones; 0: all
   int32_t adapter_rank_max = 0;  // CPU, not split: of adapters that steps may have; 0: none
+  // CPU: the layers that get weights, which alone may run; empty: all.
+  std::optional<LayerRange> layers = {};
 };
 
 // A tensor an architecture reads: for dummy weights and for shape checks.

@@ -93,6 +93,7 @@ void ResidualBranch::multiply_input(const LinearLayer& layer, const TensorView& 
 
 void ResidualBranch::add_adapters(const LinearLayer& layer, const ConstTensorView& x,
                                   const TensorView& y) {
+  if (stream_.products_ != nullptr) stream_.products_->multiplied(layer.site, x);
   headrace::add_adapters(context(), stream_.adapters_, first_, layer.site, x, y);
 }
 

@@ -4,7 +4,8 @@
 // Each norm may be absent. The sum waits for the norm that reads x next, which adds on its way; a
 // norm that reads x joins the product behind it where a device has an op for both; a product that
 // ends a branch may add it to x itself. What a measurement runs unfused does each alone, and so do
-// products to which an adapter of some row adds: that must come before what is made of them.
+// products to which an adapter of some row adds, or that a tap sees: that must come before what is
+// made of them.
 #pragma once
 
 #include <optional>
@@ -13,6 +14,7 @@
 
 #include "models/adapter_rows.h"
 #include "models/layer_weights.h"
+#include "models/product_tap.h"
 #include "ops/rows/rms_norm.h"
 
 namespace headrace {
@@ -26,10 +28,10 @@ class ResidualStream {
     TensorView normed;
     TensorView branch;
   };
-  // `adapters`: of these rows; outlives the stream.
+  // `adapters`: of these rows; they and the tap, which may be null, outlive the stream.
   ResidualStream(OpContext& context, const Rows& rows, float scale,
-                 std::span<const AdapterRows> adapters = {})
-      : context_(context), rows_(rows), scale_(scale), adapters_(adapters) {}
+                 std::span<const AdapterRows> adapters = {}, ProductTap* products = nullptr)
+      : context_(context), rows_(rows), scale_(scale), adapters_(adapters), products_(products) {}
 
   const TensorView& hidden() const { return rows_.hidden; }
   // Brings the hidden rows up to date: a branch is added when the next norm reads them, or here.
@@ -46,6 +48,7 @@ class ResidualStream {
   const float scale_;
   std::span<const AdapterRows> adapters_;
   std::vector<AdapterRows> kept_adapters_;
+  ProductTap* const products_;
   bool branch_waits_ = false;  // rows_.branch is still to be added to rows_.hidden
 };
 
@@ -67,11 +70,11 @@ class ResidualBranch {
   ConstTensorView input();
   // y = pre_norm(x) W^T (+ bias): one op where that can be.
   void multiply_input(const LinearLayer& layer, const TensorView& y);
-  // After a product y = x W^T of the branch's rows: what their adapters add to it.
+  // After a product y = x W^T of the branch's rows: what their adapters add to it. A tap sees x.
   void add_adapters(const LinearLayer& layer, const ConstTensorView& x, const TensorView& y);
-  // Whether some of the stream's rows have adapters that add to the product.
+  // Whether some of the stream's rows have adapters that add to the product, or a tap sees it.
   bool adapts(const LinearLayer& layer) const {
-    return layer.site >= 0 && !stream_.adapters_.empty();
+    return layer.site >= 0 && (!stream_.adapters_.empty() || stream_.products_ != nullptr);
   }
   // For products of other kinds that take a norm along: the norm, of which `out` is what they
   // multiply. Empty: they multiply input().

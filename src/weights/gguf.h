@@ -111,6 +111,7 @@ struct GgufEntry {
   std::string_view key;
   GgufValueType type;
   GgufValue value;
+  std::span<const std::byte> bytes = {};  // of key, type and value in the file
 };
 
 struct GgufTensor {

@@ -125,6 +125,7 @@ class Parser {
 
   Status parse_entry(uint64_t index) {
     const std::string ordinal = fmt::format("metadata key {}", index);
+    const uint64_t first = position_;
     std::string_view key;
     HR_RETURN_IF_ERROR(read_string(ordinal, key));
     if (key.empty()) return corrupt_at(ordinal, "the key is empty");
@@ -140,6 +141,7 @@ class Parser {
     }
     GgufEntry entry{key, static_cast<GgufValueType>(type), int64_t{0}};
     HR_RETURN_IF_ERROR(parse_value(field, entry.type, entry.value));
+    entry.bytes = bytes_.subspan(first, position_ - first);
     plan_.entries.push_back(std::move(entry));
     return ok_status();
   }

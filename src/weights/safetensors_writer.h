@@ -10,6 +10,7 @@
 
 #include "base/status.h"
 #include "tensor/tensor_view.h"
+#include "weights/new_file.h"
 
 namespace headrace {
 
@@ -17,6 +18,7 @@ struct SafetensorsEntry {
   std::string name;
   DType dtype;  // one that the format has: F32, F16, BF16
   Shape shape;
+  std::string_view type = {};  // before `dtype`: as the format names it, "I32"
 };
 
 class SafetensorsWriter {
@@ -24,20 +26,19 @@ class SafetensorsWriter {
   // Makes the file, or one of that name anew, with room for all tensors in the order given. Errors
   // name the path: no such folder, no room on the disk, a type that the format does not have.
   static Result<std::unique_ptr<SafetensorsWriter>> create(
-      const std::string& path, std::span<const SafetensorsEntry> entries);
-  ~SafetensorsWriter();
-  SafetensorsWriter(const SafetensorsWriter&) = delete;
-  SafetensorsWriter& operator=(const SafetensorsWriter&) = delete;
+      const std::string& path, std::span<const SafetensorsEntry> entries,
+      OldFile old = OldFile::kReplace);
 
   // Where entry `index`'s bytes go. Zeros until written. Any thread.
   std::span<std::byte> data(size_t index) const { return data_[index]; }
-  int64_t file_bytes() const { return static_cast<int64_t>(mapping_.size()); }
+  int64_t file_bytes() const { return static_cast<int64_t>(file_->bytes().size()); }
+  const NewFile& file() const { return *file_; }
 
  private:
-  SafetensorsWriter(std::span<std::byte> mapping, std::vector<std::span<std::byte>> data)
-      : mapping_(mapping), data_(std::move(data)) {}
+  SafetensorsWriter(std::unique_ptr<NewFile> file, std::vector<std::span<std::byte>> data)
+      : file_(std::move(file)), data_(std::move(data)) {}
 
-  std::span<std::byte> mapping_;
+  std::unique_ptr<NewFile> file_;
   std::vector<std::span<std::byte>> data_;
 };
 

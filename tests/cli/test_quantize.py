@@ -1,0 +1,131 @@
+"""`headrace quantize`: what it makes is read and answers, what it refuses it names, what is interrupted goes on."""
+
+import json
+import pathlib
+import random
+import signal
+import struct
+import time
+
+import pytest
+
+MODELS = pathlib.Path(__file__).resolve().parents[1] / "data" / "models"
+FEW = ["--samples", "2", "--length", "64", "--no-perplexity", "-t", "2"]
+
+
+def shapes_of(hidden, ffn, vocab):
+    """The tensors of a llama of two layers."""
+    shapes = {"model.embed_tokens.weight": (vocab, hidden), "model.norm.weight": (hidden,),
+              "lm_head.weight": (vocab, hidden)}
+    for layer in range(2):
+        front = f"model.layers.{layer}."
+        shapes |= {front + "input_layernorm.weight": (hidden,), front + "post_attention_layernorm.weight": (hidden,),
+                   front + "self_attn.q_proj.weight": (hidden, hidden),
+                   front + "self_attn.k_proj.weight": (hidden // 2, hidden),
+                   front + "self_attn.v_proj.weight": (hidden // 2, hidden),
+                   front + "self_attn.o_proj.weight": (hidden, hidden),
+                   front + "mlp.gate_proj.weight": (ffn, hidden), front + "mlp.up_proj.weight": (ffn, hidden),
+                   front + "mlp.down_proj.weight": (hidden, ffn)}
+    return shapes
+
+
+def write_folder(path, hidden=64, ffn=96, vocab=96):
+    """A random one as a Hugging Face folder without a tokenizer."""
+    path.mkdir()
+    (path / "config.json").write_text(json.dumps({
+        "architectures": ["LlamaForCausalLM"], "model_type": "llama", "hidden_size": hidden,
+        "intermediate_size": ffn, "num_hidden_layers": 2, "num_attention_heads": 4, "num_key_value_heads": 2,
+        "head_dim": hidden // 4, "rms_norm_eps": 1e-6, "rope_theta": 10000.0, "vocab_size": vocab,
+        "max_position_embeddings": 256, "hidden_act": "silu", "tie_word_embeddings": False,
+        "torch_dtype": "float16", "bos_token_id": 1, "eos_token_id": 2}))
+    numbers, header, data = random.Random(5), {}, b""
+    for name, shape in shapes_of(hidden, ffn, vocab).items():
+        count = shape[0] * (shape[1] if len(shape) == 2 else 1)
+        values = [numbers.gauss(0, 0.15) if len(shape) == 2 else 1.0 for _ in range(count)]
+        header[name] = {"dtype": "F16", "shape": shape, "data_offsets": [len(data), len(data) + 2 * count]}
+        data += struct.pack(f"<{count}e", *values)
+    text = json.dumps(header).encode()
+    (path / "model.safetensors").write_bytes(struct.pack("<Q", len(text)) + text + data)
+    return path
+
+
+@pytest.mark.parametrize("bits, flags", [(4, []), (4, ["--asymmetric"]), (8, [])])
+def test_a_folder_becomes_one_that_is_read(program, tmp_path, bits, flags):
+    source, out = write_folder(tmp_path / "float"), tmp_path / "out"
+    program.text("quantize", source, out, "--method", "nearest", "--bits", bits, "--no-perplexity", *flags)
+    assert program.text("inspect", out, "--tensors").count(f"INT{bits}-g32") >= 14
+    config = json.loads((out / "config.json").read_text())
+    assert config["hidden_size"] == 64
+    made = config["quantization_config"]
+    (group,) = made["config_groups"].values()
+    assert made["quant_method"] == "compressed-tensors" and made["format"] == "pack-quantized"
+    assert group["weights"]["num_bits"] == bits and group["weights"]["group_size"] == 32
+    assert group["weights"]["symmetric"] == (not flags) and made["ignore"] == ["lm_head"]
+    assert not list(tmp_path.glob("*.partial*"))
+
+
+def test_a_gguf_becomes_one_that_answers(program, model, tmp_path):
+    out = tmp_path / "out.gguf"
+    lines = program.text("quantize", model, out, "--type", "q5_k", *FEW, timeout=300).splitlines()
+    assert len(lines) == 30 and all(line.startswith("layer") for line in lines)
+    shown = program.text("inspect", out, "--tensors")
+    # Rows of 576 are no blocks of 256.
+    assert shown.count("Q5_K") >= 30 and shown.count("Q5_1") >= 180
+    answer = program.text("run", "-m", out, "-p", "What is the capital of France?", "-n", "16", "--temperature", "0")
+    assert "Paris" in answer
+
+
+def test_what_is_interrupted_goes_on_to_the_same_file(program, model, tmp_path):
+    whole, out = tmp_path / "whole.gguf", tmp_path / "out.gguf"
+    flags = ["--type", "q4_0", "--method", "awq", *FEW]
+    program.text("quantize", model, whole, *flags, timeout=300)
+    child = program.start("quantize", model, out, *flags)
+    journal, deadline = tmp_path / "out.gguf.partial.json", time.monotonic() + 120
+    while not (journal.exists() and len(json.loads(journal.read_text())["errors"]) > 2):
+        assert child.poll() is None and time.monotonic() < deadline
+        time.sleep(0.05)
+    child.send_signal(signal.SIGKILL)
+    child.wait()
+    assert not out.exists()
+    text = program.text("quantize", model, out, *flags, timeout=300)
+    assert "layers are done already" in text
+    assert out.read_bytes() == whole.read_bytes()
+    assert not journal.exists() and not (tmp_path / "out.gguf.partial").exists()
+
+
+def test_other_settings_start_anew(program, tmp_path):
+    source, out = write_folder(tmp_path / "float"), tmp_path / "out"
+    (tmp_path / "out.partial").mkdir()
+    (tmp_path / "out.partial.json").write_text(json.dumps({"settings": {"bits": 4}, "errors": [-1, -1]}))
+    text = program.text("quantize", source, out, "--method", "nearest", "--no-perplexity")
+    assert "done already" not in text and (out / "config.json").exists()
+
+
+@pytest.mark.parametrize("name, says", [
+    ("mixtral", "mixtures of experts"), ("lfm2", "not plain attention"),
+    ("qwen3-awq", "quantise the model's float weights"), ("llama", "groups of 32 do not divide")])
+def test_models_that_are_refused(program, tmp_path, name, says):
+    message = program.error("quantize", MODELS / name, tmp_path / "out", "--method", "nearest", "--no-perplexity")
+    assert says in message
+    assert not list(tmp_path.iterdir())
+
+
+def test_flags_that_are_refused(program, model, tmp_path):
+    source, out = write_folder(tmp_path / "float"), tmp_path / "out"
+    assert "--type" in program.error("quantize", model, out)
+    assert "--type" in program.error("quantize", source, out, "--type", "q4_k")
+    assert "--group-size" in program.error("quantize", source, out, "--method", "nearest", "--group-size", "48")
+    assert "Q4_0" in program.error("quantize", model, out, "--type", "q4_k", "--method", "gptq")
+    assert "required" in program.error("quantize", source)
+    out.mkdir()
+    assert "is there already" in program.error("quantize", source, out)
+
+
+def test_texts_that_are_too_short(program, model, tmp_path):
+    text = tmp_path / "short.txt"
+    text.write_text("A few words, and a few more.\n" * 40)
+    flags = ["--type", "q4_0", "--method", "gptq", "--calibration", text, "--no-perplexity"]
+    message = program.error("quantize", model, tmp_path / "out.gguf", *flags)
+    assert "short.txt" in message and "need 65536" in message and "--samples" in message
+    few = program.error("quantize", model, tmp_path / "out.gguf", *flags, "--samples", "2", "--length", "32")
+    assert "too few for GPTQ" in few and "1536" in few
