@@ -34,7 +34,7 @@ sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent))
 import soak_check
 import soak_models
 import soak_requests
-from soak_server import Server, ServerEnded
+from soak_server import Server, ServerEnded, gpu_count
 
 LANES = 32  # requests at once
 MESSAGES_MAX = 6  # of a start, in its line
@@ -171,7 +171,7 @@ class Start:
 
 def work(options, numbers, lines):
     signal.signal(signal.SIGINT, signal.SIG_IGN)
-    plan = soak_models.plan(options.seed, options.shapes, options.flags, options.device)
+    plan = soak_models.plan(options.seed, options.shapes, options.flags, options.device, gpu_count())
     while True:
         try:
             number = numbers.get_nowait()
@@ -250,7 +250,7 @@ def long_run(options):
     """One server under mixed load and aborts: answers as above, and memory that does not grow."""
     periods = []
     for period in range(options.periods):
-        plan = soak_models.plan(options.seed, options.shapes, options.flags, options.device)
+        plan = soak_models.plan(options.seed, options.shapes, options.flags, options.device, gpu_count())
         start = Start(options, period, *plan(period))
         samples = []
         stop = threading.Event()

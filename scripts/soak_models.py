@@ -134,7 +134,7 @@ SHAPES = [
 
 class Flags:
     """`pool`: tokens of keys and values in the pool. `pressure`: counts of the server that must not be 0 at its end.
-    `ranks`: of more than one, all are on the first GPU."""
+    `ranks`: as many GPUs are needed. (On one, a kernel of one rank may hold the room that one waits for of the other.)"""
 
     def __init__(self, name, *flags, pool=MODEL_LEN * SEQS // 2, pressure=(), page_bytes_min=0, policy="", ranks=1):
         self.name, self.flags, self.pool, self.pressure, self.ranks = name, list(flags), pool, pressure, ranks
@@ -204,10 +204,10 @@ def named(rows, names):
     return [row for row in rows if row.name in names or not names]
 
 
-def plan(seed, shape_names, flag_names, device):
+def plan(seed, shape_names, flag_names, device, gpus):
     """number -> shape and flags: every pair that goes together, in an order of its own each round."""
     shapes, flags = named(SHAPES, shape_names), named(FLAGS, flag_names)
-    pairs = [(s, f) for s, f in itertools.product(shapes, flags) if device != "cuda" or f.fits(s)]
+    pairs = [(s, f) for s, f in itertools.product(shapes, flags) if device != "cuda" or (f.fits(s) and f.ranks <= gpus)]
     # A set of flags that few shapes go with takes as many starts as the others.
     most = max(sum(f is flag for _, f in pairs) for flag in flags)
     for flag in flags:

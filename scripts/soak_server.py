@@ -43,8 +43,9 @@ def mappings_of(lines):
     return dict(kinds)
 
 
-def device_of(options, flags):
-    return "cuda:" + ",".join(["0"] * flags.ranks) if options.device == "cuda" and flags.ranks > 1 else options.device
+def gpu_count():
+    listed = subprocess.run(["nvidia-smi", "-L"], capture_output=True, text=True, check=False).stdout
+    return sum(line.startswith("GPU ") for line in listed.splitlines())
 
 
 class Server:
@@ -58,7 +59,7 @@ class Server:
         element = 4 if "float32" in flags.flags else 2
         pool = flags.pool * shape.token_bytes(element)
         command = [
-            options.headrace, "serve", "-m", folder, "--load-format", "dummy", "--device", device_of(options, flags), "--port", "0",
+            options.headrace, "serve", "-m", folder, "--load-format", "dummy", "--device", options.device, "--port", "0",
             "--served-model-name", "soak", "--dummy-sharpness", f"{shape.sharpness():.4f}", "--kv-cache-memory-bytes", str(pool),
             "--max-model-len", str(MODEL_LEN), "--max-num-seqs", str(SEQS), "--log-level", "info", "--no-access-log",
             "--threads", str(options.threads), *flags.flags,
