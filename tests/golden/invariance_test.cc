@@ -198,7 +198,7 @@ TEST_P(Invariance, SwappedOutAndIn) {
     }
     const SchedulerStats stats = swapping->stack().engine().stats().scheduler;
     EXPECT_GT(stats.preemptions, 0u);
-    EXPECT_GT(stats.pages_loaded, 0u);
+    EXPECT_GT(stats.pages_moved.loaded, 0u);
     EXPECT_EQ(stats.pages_on_disk > 0, disk_gib > 0);
   }
 }

@@ -92,9 +92,10 @@ class LatentBlock {
   // Which keys are this item's; false: none.
   __device__ static bool share_keys(LatentItem& item, int32_t most) {
     const int32_t count = item.tile.key_last - item.tile.key_first;
-    item.shares = min(most, max(1, count / kLatentShareKeysMin));
+    const int32_t wanted = min(most, max(1, count / kLatentShareKeysMin));
+    const int32_t each = ((count + wanted - 1) / wanted + kKeys - 1) / kKeys * kKeys;
+    item.shares = (count + each - 1) / each;  // those that have a key
     if (item.share >= item.shares) return false;
-    const int32_t each = ((count + item.shares - 1) / item.shares + kKeys - 1) / kKeys * kKeys;
     item.from = item.tile.key_first + item.share * each;
     item.to = min(item.tile.key_last, item.from + each);
     return true;

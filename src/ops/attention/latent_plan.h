@@ -11,8 +11,8 @@ namespace headrace {
 
 // What DeepSeek's models and their kin keep of a token: a latent, and a rotated key behind it.
 inline constexpr int32_t kLatentKeyDim = 576, kLatentValueDim = 512;
-inline constexpr int32_t kLatentSharesMax = 16;  // of a row's keys
-inline constexpr int32_t kLatentShareKeysMin = 512;
+inline constexpr int32_t kLatentSharesMax = 64;  // of a row's keys
+inline constexpr int32_t kLatentShareKeysMin = 64;
 // Sums, largest and total of a row; rows start on 8 bytes.
 inline constexpr int32_t kLatentPartialFloats = kLatentValueDim + 2;
 

@@ -48,7 +48,7 @@ __global__ void __launch_bounds__(kThreads)
   }
   const auto load = [](const T* from) { return *reinterpret_cast<const uint32_t*>(from); };
   float sums[kColumnTiles][4] = {};
-#pragma unroll 4
+#pragma unroll 8
   for (int32_t k = 0; k < args.k; k += 16) {
     const uint32_t a[4] = {load(low + k), load(high + k), load(low + k + 8), load(high + k + 8)};
 #pragma unroll
