@@ -46,9 +46,18 @@ Result<std::vector<std::unique_ptr<Device>>> create_gpus(const DeviceOptions& op
   return devices;
 }
 
+// Before CUDA starts. A kernel that is loaded when it is first launched may wait for the GPU, on
+// which a kernel may wait for another rank, whose launch waits for the driver.
+void load_kernels_at_start(const DeviceOptions& options) {
+  if (options.tensor_parallel_size > 1) {
+    ::setenv("CUDA_MODULE_LOADING", "EAGER", /*overwrite=*/0);
+  }
+}
+
 }  // namespace
 
 bool takes_gpu(const DeviceOptions& options) {
+  load_kernels_at_start(options);
   if (options.choice == DeviceChoice::kAuto) return built_with_cuda() && cuda_device_present();
   return options.choice == DeviceChoice::kGpu;
 }
