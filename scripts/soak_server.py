@@ -44,7 +44,10 @@ def mappings_of(lines):
 
 
 def gpu_count():
-    listed = subprocess.run(["nvidia-smi", "-L"], capture_output=True, text=True, check=False).stdout
+    try:
+        listed = subprocess.run(["nvidia-smi", "-L"], capture_output=True, text=True, check=False).stdout
+    except FileNotFoundError:
+        return 0
     return sum(line.startswith("GPU ") for line in listed.splitlines())
 
 

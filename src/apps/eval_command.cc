@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cstdio>
+#include <filesystem>
 #include <fstream>
 #include <iostream>
 #include <iterator>
@@ -67,6 +68,9 @@ void add_eval_flags(CLI::App& app, EvalFlags& flags) {
 
 Result<std::string> read_file(const std::string& path) {
   if (path == "-") return std::string{std::istreambuf_iterator<char>(std::cin), {}};
+  if (std::filesystem::is_directory(path)) {
+    return invalid_argument(fmt::format("{}: is a folder, no text", path));
+  }
   std::ifstream file(path, std::ios::binary);
   if (!file) return not_found(fmt::format("{}: cannot be opened", path));
   std::string text{std::istreambuf_iterator<char>(file), {}};

@@ -28,6 +28,7 @@ constexpr Named<std::optional<DType>> kBlockTypes[] = {
 struct QuantizeFlags {
   QuantizeRunOptions run;
   bool asymmetric = false;
+  int32_t bits = 0;    // 0: not said
   std::string method;  // empty: nearest of .gguf files, else gptq
 };
 
@@ -36,7 +37,7 @@ void add_format_flags(CLI::App& app, QuantizeFlags& flags) {
   add_choice(app, "--method", flags.method, names_of(kQuantizeMethods),
              "nearest (rtn), gptq or awq (default: gptq; of a .gguf file nearest, by importance)")
       ->group("Format");
-  app.add_option("--bits", quantize.grid.bits, "Bits of a weight, of a folder: 4 or 8")
+  app.add_option("--bits", flags.bits, "Bits of a weight, of a folder: 4 or 8 (default 4)")
       ->check(CLI::IsMember({4, 8}))
       ->type_name("N")
       ->group("Format");
@@ -104,14 +105,15 @@ Result<int> run(QuantizeFlags& flags) {
   while (options.out.size() > 1 && options.out.ends_with('/')) options.out.pop_back();
   const bool gguf = options.quantize.block_type.has_value();
   options.quantize.grid.symmetric = !flags.asymmetric;
+  if (flags.bits > 0) options.quantize.grid.bits = flags.bits;
   options.quantize.method = gguf ? QuantizeMethod::kNearest : QuantizeMethod::kGptq;
   if (const auto method = value_named(kQuantizeMethods, flags.method)) {
     options.quantize.method = *method;
   }
-  if (gguf && (flags.asymmetric || options.group > 0)) {
+  if (gguf && (flags.asymmetric || options.group > 0 || flags.bits > 0)) {
     return invalid_argument(
-        "--type says groups and zero points: leave --group-size and "
-        "--asymmetric out");
+        "--type says bits, groups and zero points: leave --bits, --group-size and --asymmetric "
+        "out");
   }
   HR_RETURN_IF_ERROR(run_quantize(options));
   return 0;

@@ -1,5 +1,9 @@
 #include "apps/quantize_run.h"
 
+#include <fcntl.h>
+#include <sys/file.h>
+#include <unistd.h>
+
 #include <algorithm>
 #include <cmath>
 #include <cstdio>
@@ -7,6 +11,7 @@
 #include <fstream>
 #include <iterator>
 #include <memory>
+#include <optional>
 #include <string_view>
 #include <utility>
 #include <vector>
@@ -16,6 +21,7 @@
 #include "apps/eval_perplexity.h"
 #include "base/checksum.h"
 #include "base/clock.h"
+#include "base/log.h"
 #include "quantize/block_rows.h"
 #include "quantize/calibration_text.h"
 #include "quantize/layer_source.h"
@@ -33,6 +39,8 @@ constexpr double kHeldOut = 0.05;  // of a calibration text, for perplexity
 constexpr int32_t kPerplexityWindow = 512;
 
 Result<std::string> read_whole(const std::string& path) {
+  if (fs::is_directory(path))
+    return invalid_argument(fmt::format("{}: is a folder, no text", path));
   std::ifstream file(path, std::ios::binary);
   if (!file) return not_found(fmt::format("{}: cannot be opened", path));
   std::string text{std::istreambuf_iterator<char>(file), {}};
@@ -47,6 +55,50 @@ size_t cut_at(std::string_view text, double share) {
   return line == text.npos ? text.size() : line + 1;
 }
 
+// Of what is being made, while a run makes it: a file beside it, locked.
+class OutputLock {
+ public:
+  explicit OutputLock(std::string path) : path_(std::move(path)) {}
+  OutputLock(const OutputLock&) = delete;
+  OutputLock& operator=(const OutputLock&) = delete;
+  ~OutputLock() {
+    if (!locked_) return;
+    ::unlink(path_.c_str());
+    ::close(file_);
+  }
+
+  // kUnavailable: another run has it. Where no file can be made, what is made says why.
+  Status take(const std::string& out) {
+    file_ = ::open(path_.c_str(), O_CREAT | O_RDWR | O_CLOEXEC, 0600);
+    if (file_ < 0) return ok_status();
+    locked_ = ::flock(file_, LOCK_EX | LOCK_NB) == 0;
+    if (locked_) return ok_status();
+    ::close(file_);
+    return unavailable(fmt::format(
+        "{}: another 'headrace quantize' makes it: wait until that has ended, or name another OUT",
+        out));
+  }
+
+ private:
+  const std::string path_;
+  int file_ = -1;
+  bool locked_ = false;
+};
+
+// When the newest of the model's files was written: of a folder, of those in it.
+int64_t newest_change(const std::string& model) {
+  std::error_code error;
+  const auto time_of = [&](const fs::path& path) {
+    return static_cast<int64_t>(fs::last_write_time(path, error).time_since_epoch().count());
+  };
+  if (!fs::is_directory(model)) return time_of(model);
+  int64_t newest = 0;
+  for (const auto& entry : fs::directory_iterator(model, error)) {
+    newest = std::max(newest, time_of(entry.path()));
+  }
+  return newest;
+}
+
 class QuantizeRun {
  public:
   explicit QuantizeRun(const QuantizeRunOptions& options)
@@ -56,7 +108,10 @@ class QuantizeRun {
     HR_RETURN_IF_ERROR(open());
     HR_RETURN_IF_ERROR(choose_grid());
     HR_RETURN_IF_ERROR(read_texts());
-    HR_RETURN_IF_ERROR(make_output());
+    OutputLock lock(partial() + ".lock");
+    HR_RETURN_IF_ERROR(lock.take(options_.out));
+    HR_RETURN_IF_ERROR(check_partial());
+    HR_RETURN_IF_ERROR(begin());
     std::optional<Perplexity> before;
     if (options_.measures_perplexity && !perplexity_text_.empty()) {
       HR_ASSIGN_OR_RETURN(before, perplexity_of(options_.model));
@@ -189,7 +244,13 @@ class QuantizeRun {
     }
     if (needs_text()) HR_RETURN_IF_ERROR(choose_tokens(text));
     HR_ASSIGN_OR_RETURN(const auto ids, text_.tokenizer->encode(perplexity_text_));
-    if (std::ssize(ids) < kPerplexityWindow) perplexity_text_.clear();
+    if (std::ssize(ids) < kPerplexityWindow) {
+      if (!options_.perplexity.empty()) {
+        log_warning("{}: {} tokens, perplexity is of {} and more: none is measured",
+                    options_.perplexity, ids.size(), kPerplexityWindow);
+      }
+      perplexity_text_.clear();
+    }
     return ok_status();
   }
 
@@ -251,6 +312,27 @@ class QuantizeRun {
   // ---- What is made
 
   std::string partial() const { return options_.out + ".partial"; }
+  std::string journal_path() const { return partial() + ".json"; }
+
+  // What lies there without a journal is nothing that a run left: it stays.
+  Status check_partial() const {
+    if (!fs::exists(partial()) || fs::exists(journal_path())) return ok_status();
+    return invalid_argument(fmt::format(
+        "{}: exists, and is not what an interrupted run left (there is no {}): move it away, or "
+        "name another OUT",
+        partial(), journal_path()));
+  }
+
+  // The journal is there before anything else is.
+  Status begin() {
+    journal_.emplace(journal_path(), settings());
+    errors_ = journal_->read();
+    if (errors_.empty()) HR_RETURN_IF_ERROR(journal_->write({}));
+    const Status made = make_output();
+    if (!made.ok() && errors_.empty()) journal_->remove();
+    if (made.ok() && !output_->continued()) errors_.clear();
+    return made;
+  }
 
   Status make_output() {
     if (from_gguf()) {
@@ -287,6 +369,7 @@ class QuantizeRun {
     return Json::object()
         .set("model", options_.model)
         .set("bytes", source().file_bytes())
+        .set("changed", newest_change(options_.model))
         .set("method", name_of(kQuantizeMethods, quantize_.method))
         .set("type", quantize_.block_type ? dtype_name(*quantize_.block_type) : "")
         .set("bits", quantize_.grid.bits)
@@ -299,9 +382,8 @@ class QuantizeRun {
   }
 
   Status quantise() {
-    const QuantizeJournal journal(partial() + ".json", settings());
-    std::vector<double> errors;
-    if (output_->continued()) errors = journal.read();
+    const QuantizeJournal& journal = *journal_;
+    std::vector<double>& errors = errors_;
     const auto device = create_cpu_device(options_.threads);
     if (errors.empty()) {
       HR_RETURN_IF_ERROR(output_->copy_rest());
@@ -365,6 +447,8 @@ class QuantizeRun {
   std::vector<TokenId> tokens_;
   std::string perplexity_text_;
   std::unique_ptr<OutputModel> output_;
+  std::optional<QuantizeJournal> journal_;
+  std::vector<double> errors_;  // of the layers that are done
 };
 
 }  // namespace

@@ -1,6 +1,8 @@
 """`headrace quantize`: what it makes is read and answers, what it refuses it names, what is interrupted goes on."""
 
+import fcntl
 import json
+import os
 import pathlib
 import random
 import signal
@@ -93,6 +95,43 @@ def test_what_is_interrupted_goes_on_to_the_same_file(program, model, tmp_path):
     assert not journal.exists() and not (tmp_path / "out.gguf.partial").exists()
 
 
+def test_two_runs_do_not_make_one_thing(program, tmp_path):
+    source, out = write_folder(tmp_path / "float"), tmp_path / "out"
+    with open(tmp_path / "out.partial.lock", "w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        assert "another" in program.error("quantize", source, out, "--method", "nearest", "--no-perplexity")
+    program.text("quantize", source, out, "--method", "nearest", "--no-perplexity")
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["float", "out"]
+
+
+def test_what_is_no_runs_stays(program, tmp_path):
+    source = write_folder(tmp_path / "float")
+    (tmp_path / "out.partial").mkdir()
+    (tmp_path / "out.partial" / "thesis.txt").write_text("mine")
+    assert "interrupted" in program.error("quantize", source, tmp_path / "out", "--method", "nearest", "--no-perplexity")
+    assert (tmp_path / "out.partial" / "thesis.txt").read_text() == "mine"
+
+
+def test_a_model_that_changed_starts_anew(program, model, tmp_path):
+    copy, out = tmp_path / "copy.gguf", tmp_path / "out.gguf"
+    copy.write_bytes(model.read_bytes() if isinstance(model, pathlib.Path) else pathlib.Path(model).read_bytes())
+    flags = ["--type", "q4_0", "--method", "awq", *FEW]
+    child = program.start("quantize", copy, out, *flags)
+    journal, deadline = tmp_path / "out.gguf.partial.json", time.monotonic() + 120
+    while not (journal.exists() and len(json.loads(journal.read_text())["errors"]) > 0):
+        assert child.poll() is None and time.monotonic() < deadline
+        time.sleep(0.05)
+    child.send_signal(signal.SIGKILL)
+    child.wait()
+    os.utime(copy, (1, 1))
+    child = program.start("quantize", copy, out, *flags)
+    while len(json.loads(journal.read_text())["errors"]) > 0:
+        assert child.poll() is None and time.monotonic() < deadline + 60
+        time.sleep(0.02)
+    child.send_signal(signal.SIGKILL)
+    child.wait()
+
+
 def test_other_settings_start_anew(program, tmp_path):
     source, out = write_folder(tmp_path / "float"), tmp_path / "out"
     (tmp_path / "out.partial").mkdir()
@@ -117,6 +156,8 @@ def test_flags_that_are_refused(program, model, tmp_path):
     assert "--group-size" in program.error("quantize", source, out, "--method", "nearest", "--group-size", "48")
     assert "Q4_0" in program.error("quantize", model, out, "--type", "q4_k", "--method", "gptq")
     assert "required" in program.error("quantize", source)
+    assert "--bits" in program.error("quantize", model, out, "--type", "q4_0", "--bits", "8")
+    assert "is a folder" in program.error("quantize", source, out, "--method", "nearest", "--perplexity", tmp_path)
     out.mkdir()
     assert "is there already" in program.error("quantize", source, out)
 

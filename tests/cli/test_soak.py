@@ -115,13 +115,14 @@ Rss:                 512 kB
 
 
 def test_every_pair_of_shape_and_flags_comes_before_one_comes_again():
-    at = soak_models.plan("1", [], [], "cuda")
+    at = soak_models.plan("1", [], [], "cuda", 2)
     pairs = [at(number) for number in range(600)]
     assert len({shape.name for shape, _ in pairs}) >= 15 and len({flags.name for _, flags in pairs}) >= 12
-    assert pairs == [soak_models.plan("1", [], [], "cuda")(number) for number in range(600)]
+    assert pairs == [soak_models.plan("1", [], [], "cuda", 2)(number) for number in range(600)]
     assert all(16 * shape.token_bytes() >= 2 << 20 for shape, flags in pairs if flags.name == "virtual")
+    assert all(soak_models.plan("1", [], [], "cuda", 1)(number)[1].ranks == 1 for number in range(600))
     with pytest.raises(SystemExit, match="no nonsense"):
-        soak_models.plan("1", ["nonsense"], [], "cuda")
+        soak_models.plan("1", ["nonsense"], [], "cuda", 2)
 
 
 @pytest.fixture
