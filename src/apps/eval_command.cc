@@ -4,10 +4,7 @@
 
 #include <algorithm>
 #include <cstdio>
-#include <filesystem>
-#include <fstream>
 #include <iostream>
-#include <iterator>
 #include <memory>
 #include <string>
 
@@ -66,18 +63,6 @@ void add_eval_flags(CLI::App& app, EvalFlags& flags) {
   app.footer(kEvalFooter);
 }
 
-Result<std::string> read_file(const std::string& path) {
-  if (path == "-") return std::string{std::istreambuf_iterator<char>(std::cin), {}};
-  if (std::filesystem::is_directory(path)) {
-    return invalid_argument(fmt::format("{}: is a folder, no text", path));
-  }
-  std::ifstream file(path, std::ios::binary);
-  if (!file) return not_found(fmt::format("{}: cannot be opened", path));
-  std::string text{std::istreambuf_iterator<char>(file), {}};
-  if (file.bad() || text.empty()) return invalid_argument(fmt::format("{}: holds no text", path));
-  return text;
-}
-
 Result<Perplexity> measure_with_progress(ModelStack& stack, const std::string& text,
                                          int32_t window) {
   Progress progress("perplexity", "windows");
@@ -126,7 +111,7 @@ void print_perplexity(const Perplexity& result, const EvalFlags& flags, const St
 
 Result<int> run(EvalFlags& flags) {
   HR_RETURN_IF_ERROR(apply_model_flags(flags.model));
-  HR_ASSIGN_OR_RETURN(const std::string text, read_file(flags.file));
+  HR_ASSIGN_OR_RETURN(const std::string text, read_evaluated_text(flags.file));
   flags.model.stack.memory.max_model_len = flags.window;
   HR_ASSIGN_OR_RETURN(const auto stack, load_with_progress(flags.model.stack));
   if (flags.task == "score") {

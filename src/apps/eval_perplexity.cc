@@ -3,6 +3,10 @@
 #include <algorithm>
 #include <cmath>
 #include <deque>
+#include <filesystem>
+#include <fstream>
+#include <iostream>
+#include <iterator>
 #include <memory>
 #include <utility>
 #include <vector>
@@ -90,6 +94,18 @@ class PerplexityMeasurement {
 };
 
 }  // namespace
+
+Result<std::string> read_evaluated_text(const std::string& path) {
+  if (path == "-") return std::string{std::istreambuf_iterator<char>(std::cin), {}};
+  if (std::filesystem::is_directory(path)) {
+    return invalid_argument(fmt::format("{}: is a folder, no text", path));
+  }
+  std::ifstream file(path, std::ios::binary);
+  if (!file) return not_found(fmt::format("{}: cannot be opened", path));
+  std::string text{std::istreambuf_iterator<char>(file), {}};
+  if (file.bad() || text.empty()) return invalid_argument(fmt::format("{}: holds no text", path));
+  return text;
+}
 
 Result<Perplexity> measure_perplexity(ModelStack& stack, std::string_view text, int32_t window,
                                       const PerplexityProgress& progress) {

@@ -5,6 +5,7 @@
 
 #include <cstdint>
 #include <functional>
+#include <string>
 #include <string_view>
 
 #include "stack/model_stack.h"
@@ -20,6 +21,9 @@ struct Perplexity {
   int64_t scored = 0;  // targets
   double seconds = 0;
 };
+
+// A file's text; "-": of the standard input. Errors name the file: a folder, none, an empty one.
+Result<std::string> read_evaluated_text(const std::string& path);
 
 // Called with windows done and in all, and the perplexity so far.
 using PerplexityProgress = std::function<void(int64_t done, int64_t windows, double perplexity)>;

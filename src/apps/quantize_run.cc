@@ -8,8 +8,6 @@
 #include <cmath>
 #include <cstdio>
 #include <filesystem>
-#include <fstream>
-#include <iterator>
 #include <memory>
 #include <optional>
 #include <string_view>
@@ -37,16 +35,6 @@ namespace fs = std::filesystem;
 constexpr int32_t kUsualSamples = 128;
 constexpr double kHeldOut = 0.05;  // of a calibration text, for perplexity
 constexpr int32_t kPerplexityWindow = 512;
-
-Result<std::string> read_whole(const std::string& path) {
-  if (fs::is_directory(path))
-    return invalid_argument(fmt::format("{}: is a folder, no text", path));
-  std::ifstream file(path, std::ios::binary);
-  if (!file) return not_found(fmt::format("{}: cannot be opened", path));
-  std::string text{std::istreambuf_iterator<char>(file), {}};
-  if (file.bad() || text.empty()) return invalid_argument(fmt::format("{}: holds no text", path));
-  return text;
-}
 
 // Whole characters and lines alone.
 size_t cut_at(std::string_view text, double share) {
@@ -228,11 +216,11 @@ class QuantizeRun {
   Status read_texts() {
     std::string text(default_calibration_text());
     if (!options_.calibration.empty()) {
-      HR_ASSIGN_OR_RETURN(text, read_whole(options_.calibration));
+      HR_ASSIGN_OR_RETURN(text, read_evaluated_text(options_.calibration));
     }
     perplexity_text_ = text;
     if (!options_.perplexity.empty()) {
-      HR_ASSIGN_OR_RETURN(perplexity_text_, read_whole(options_.perplexity));
+      HR_ASSIGN_OR_RETURN(perplexity_text_, read_evaluated_text(options_.perplexity));
     } else if (needs_text()) {
       const size_t cut = cut_at(text, 1 - kHeldOut);
       perplexity_text_ = text.substr(cut);

@@ -481,10 +481,10 @@ class DecoderLoader {
   // Matrices whose rows are made as floats and packed as blocks.
   int32_t requantised_ = 0;
   std::string first_requantised_;
+  // Of a tensor's memory, how many matrices are still to be packed.
   struct Uses {
     std::mutex mutex;
-    std::map<const std::byte*, int>
-        of;  // of a tensor's memory: matrices that are still to be packed
+    std::map<const std::byte*, int> of;
   };
   const std::shared_ptr<Uses> uses_ = std::make_shared<Uses>();
   std::optional<Uploader> uploader_;  // CUDA. Ends before the memory that it writes to

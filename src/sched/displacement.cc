@@ -32,10 +32,10 @@ bool Displacement::affordable() const {
   return seconds_left_ >= 0 || std::isinf(policy_.rules().displacement_share);
 }
 
-// What is not used in ten minutes is forgotten; so is, in about one, what was lost.
+// What is not used in ten minutes is forgotten; so is, over as long, what was lost.
 void Displacement::earn(double step_seconds) {
-  constexpr double kRemembered = 600, kLossRemembered = 600;
-  lost_share_ *= std::exp(-step_seconds / kLossRemembered);
+  constexpr double kRemembered = 600;
+  lost_share_ *= std::exp(-step_seconds / kRemembered);
   const double share = policy_.rules().displacement_share;
   if (std::isinf(share)) return;
   seconds_left_ = std::min(seconds_left_ + share * step_seconds, share * kRemembered);

@@ -6,7 +6,9 @@
 
 #include <fmt/format.h>
 
+#include "base/log.h"
 #include "base/rng.h"
+#include "kv/kv_demand.h"
 #include "stack/state_planning.h"
 #include "stack/tier_planning.h"
 
@@ -80,6 +82,25 @@ void fill_in_model(const LoadedModel& loaded, const KvPlan& kv, Device& device,
       plan_state_checkpoints(options, spec, scheduler.max_num_seqs, device);
 }
 
+// A request that the pool can never hold is refused, so that none is promised.
+void fit_length_to_pool(SchedulerOptions& scheduler) {
+  const auto fits = [&](int32_t length) {
+    return peak_pages(scheduler.groups, length, scheduler.max_num_batched_tokens) <=
+           scheduler.block_count;
+  };
+  if (fits(scheduler.max_model_len)) return;
+  int32_t low = 1;  // fits, or nothing does
+  for (int32_t high = scheduler.max_model_len; high - low > 1;) {
+    const int32_t middle = low + (high - low) / 2;
+    (fits(middle) ? low : high) = middle;
+  }
+  log_warning(
+      "keys and values of {} tokens are more than the pool holds: a request may have {} "
+      "(--kv-cache-memory-bytes, --max-model-len)",
+      scheduler.max_model_len, low);
+  scheduler.max_model_len = low;
+}
+
 // The runner has room for what the scheduler may plan.
 void fill_in_runner(const SchedulerOptions& scheduler, ModelRunnerOptions& runner) {
   runner.max_num_seqs = scheduler.max_num_seqs;
@@ -101,6 +122,7 @@ Result<PoolPlan> fill_in_sizes(const LoadedModel& loaded, const KvPlan& kv, Devi
   fill_in_runner(scheduler, runner);
   HR_ASSIGN_OR_RETURN(PoolPlan pool, plan_pool(options, kv, runner, loaded.ranks));
   scheduler.block_count = pool.block_count;
+  fit_length_to_pool(scheduler);
   scheduler.max_num_seqs = sequences_at_once(scheduler.max_num_seqs, runner.kv_memory,
                                              pool.block_count, scheduler.max_model_len, kv);
   fill_in_runner(scheduler, runner);

@@ -410,7 +410,6 @@ class StackLoader {
                              .ranks = ranks};
     HR_ASSIGN_OR_RETURN(const PoolPlan pool, fill_in_sizes(loaded, kv, device(), options_));
     fill_in_hooks();
-    fit_length_to_pool();
     note_pool(pool, kv);
     auto runner = create_model_runner(ranks, whole, options_.runner);
     if (!runner.ok() && on_gpu() && runner.status().code() == StatusCode::kExhausted) {
@@ -438,26 +437,6 @@ class StackLoader {
         return stack->pack_more(bytes_min);
       };
     }
-  }
-
-  // A request that the pool can never hold is refused, so none is promised.
-  void fit_length_to_pool() {
-    SchedulerOptions& scheduler = options_.engine.scheduler;
-    const auto fits = [&](int32_t length) {
-      return peak_pages(scheduler.groups, length, scheduler.max_num_batched_tokens) <=
-             scheduler.block_count;
-    };
-    if (fits(scheduler.max_model_len)) return;
-    int32_t low = 1, high = scheduler.max_model_len;  // low fits, or nothing does
-    while (high - low > 1) {
-      const int32_t middle = low + (high - low) / 2;
-      (fits(middle) ? low : high) = middle;
-    }
-    log_warning(
-        "keys and values of {} tokens are more than the pool holds: a request may have {} "
-        "(--kv-cache-memory-bytes, --max-model-len)",
-        scheduler.max_model_len, low);
-    scheduler.max_model_len = low;
   }
 
   void note_pool(const PoolPlan& pool, const KvPlan& kv) {

@@ -40,6 +40,25 @@ TEST(ModelStack, ContiguousMemoryIsNoMoreThanThePool) {
   }
 }
 
+TEST(ModelStack, NoRequestIsPromisedThatThePoolNeverHolds) {
+  const std::string path = testing::TempDir() + "/small-pool.gguf";
+  std::ofstream(path, std::ios::binary) << tiny_llama().build();
+  const auto length_of = [&](int64_t pool_bytes) {
+    const auto stack =
+        ModelStack::load({.model = path,
+                          .device = {.threads = 1},
+                          .batch = {.max_num_seqs = 2},
+                          .memory = {.max_model_len = 128, .kv_cache_memory_bytes = pool_bytes}});
+    EXPECT_TRUE(stack.ok()) << stack.status().message();
+    return std::pair((*stack)->info().max_model_len,
+                     (*stack)->info().kv_bytes / (*stack)->info().block_count);
+  };
+  const auto [whole, page_bytes] = length_of(1 << 20);
+  EXPECT_EQ(whole, 128);
+  EXPECT_EQ(length_of(8 * page_bytes).first, 128);
+  EXPECT_EQ(length_of(3 * page_bytes).first, 3 * 16);
+}
+
 TEST(ModelStack, MoreGpusThanRanksAreRefused) {
   DeviceOptions options;
   options.choice = DeviceChoice::kGpu;

@@ -69,12 +69,17 @@ class DeltaNetMixer final : public Mixer {
                      linear_workspace_bytes(load.rows, out_.weight)});
   }
   Status check_device(const DeviceTraits& device, DType) const override {
-    constexpr int32_t kKeyDimMax = 256;
-    if (device.kind == DeviceKind::kCpu || spec_.heads.key_dim <= kKeyDimMax) return ok_status();
+    const auto keys_fit = [&](int64_t key_dim) {
+      DeltaRuleArgs args;
+      args.heads = spec_.heads;
+      args.heads.key_dim = static_cast<int32_t>(key_dim);
+      return delta_rule_kernels().find(device, args) != nullptr;
+    };
+    if (keys_fit(spec_.heads.key_dim)) return check_taps_on(device, spec_.taps);
     return unsupported(
         fmt::format("keys of gated DeltaNet of {} are larger than kernels on a GPU take, which is "
                     "{}: use --device cpu",
-                    spec_.heads.key_dim, kKeyDimMax));
+                    spec_.heads.key_dim, largest_that_fits(spec_.heads.key_dim, keys_fit)));
   }
 
   void run(const MixerRun& run) const override {

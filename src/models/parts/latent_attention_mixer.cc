@@ -4,8 +4,10 @@
 
 #include <fmt/format.h>
 
+#include "models/kernel_sizes.h"
 #include "models/row_views.h"
 #include "ops/attention/latent_kv.h"
+#include "ops/attention/plan.h"
 #include "ops/linear/head_linear.h"
 #include "ops/linear/linear.h"
 #include "ops/rows/rms_norm.h"
@@ -81,13 +83,28 @@ class LatentAttentionMixer final : public Mixer {
     return bytes;
   }
 
-  Status check_device(const DeviceTraits& device, DType /*activations*/) const override {
-    constexpr int32_t kKeptMax = 640;
-    if (device.kind == DeviceKind::kCpu || spec_.kept_dim() <= kKeptMax) return ok_status();
+  Status check_device(const DeviceTraits& device, DType activations) const override {
+    if (device.kind == DeviceKind::kCpu) return ok_status();
+    const auto kept_fits = [&](int64_t kept) {
+      const AttentionPlan plan;
+      AttentionArgs args;
+      args.q = row_of_no_data(activations, spec_.heads * kept);
+      args.kv = {.k_format = kv_format(activations),
+                 .v_format = kv_format(activations),
+                 .keys = KeyLayout::kRows,
+                 .v_aliases_k = true,
+                 .kv_heads = 1,
+                 .k_dim = static_cast<int32_t>(kept),
+                 .v_dim = static_cast<int32_t>(std::min<int64_t>(kept, spec_.rank))};
+      args.plan = &plan;
+      args.out = row_of_no_data(activations, int64_t{spec_.heads} * args.kv.v_dim);
+      return attention_kernels().find(device, args) != nullptr;
+    };
+    if (kept_fits(spec_.kept_dim())) return ok_status();
     return unsupported(fmt::format(
         "latents of {} are larger than kernels on a GPU take, which is {}: use --device "
         "cpu",
-        spec_.kept_dim(), kKeptMax));
+        spec_.kept_dim(), largest_that_fits(spec_.kept_dim(), kept_fits)));
   }
 
   void run(const MixerRun& run) const override {

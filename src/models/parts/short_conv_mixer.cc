@@ -34,6 +34,10 @@ class ShortConvMixer final : public Mixer {
     return std::max(linear_workspace_bytes(load.rows, in_.weight),
                     linear_workspace_bytes(load.rows, out_.weight));
   }
+  Status check_device(const DeviceTraits& device, DType) const override {
+    return check_taps_on(device, spec_.taps);
+  }
+
   void run(const MixerRun& run) const override {
     const int64_t rows = run.branch.rows();
     const TensorView projected = run.scratch.rows(kProjected, rows, 3 * hidden_);

@@ -67,5 +67,18 @@ TEST(ShortConvMixer, RunsInADecoder) {
   }
 }
 
+// Of a build without CUDA no number of taps fits.
+TEST(ShortConvMixer, MoreTapsThanAGpuTakesAreRefused) {
+  const DeviceTraits gpu{.kind = DeviceKind::kCuda};
+  EXPECT_EQ(make_part(kSpec, kHidden)->check_device(gpu, DType::kBF16).ok(), built_with_cuda());
+  ShortConvSpec long_one = kSpec;
+  long_one.taps = 9;
+  const Status refused = make_part(long_one, kHidden)->check_device(gpu, DType::kBF16);
+  EXPECT_EQ(refused.code(), StatusCode::kUnsupported);
+  EXPECT_TRUE(refused.message().starts_with("convolutions of 9 taps are larger than"))
+      << refused.message();
+  EXPECT_TRUE(make_part(long_one, kHidden)->check_device({}, DType::kF32).ok());
+}
+
 }  // namespace
 }  // namespace headrace

@@ -4,7 +4,11 @@
 #include <string>
 #include <vector>
 
+#include <fmt/format.h>
+
+#include "models/kernel_sizes.h"
 #include "models/parts/layer_part.h"
+#include "ops/states/causal_conv.h"
 
 namespace headrace {
 
@@ -19,6 +23,20 @@ inline Result<DeviceVector> load_conv_taps(LayerTensors& tensors, const std::str
     for (size_t j = 0; j < count; ++j) by_tap[j * width + c] = in_file[c * count + j];
   }
   return tensors.made_vector(by_tap);
+}
+
+// kUnsupported where no kernel of the device takes a convolution of so many taps.
+inline Status check_taps_on(const DeviceTraits& device, int32_t taps) {
+  const auto fits = [&](int64_t count) {
+    CausalConvArgs args;
+    args.taps = static_cast<int32_t>(count);
+    return causal_conv_kernels().find(device, args) != nullptr;
+  };
+  if (fits(taps)) return ok_status();
+  return unsupported(
+      fmt::format("convolutions of {} taps are larger than kernels on a GPU take, which is {}: use "
+                  "--device cpu",
+                  taps, largest_that_fits(taps, fits)));
 }
 
 }  // namespace headrace

@@ -119,7 +119,7 @@ void run_tiles(OpContext& context, const HeadLinearArgs& args) {
   run_tiles_of<__nv_bfloat16>(context, args);
 }
 
-// Of one row after the other: what no tile takes is a test's.
+// A warp an element, row by row: f32, and what no tile takes.
 void run_any(OpContext& context, const HeadLinearArgs& args) {
   gpu::with_float_type(args.x.dtype, [&]<class T>(gpu::ElementType<T>) {
     constexpr int64_t kRowsOfLaunch = 32768;
