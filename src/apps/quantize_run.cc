@@ -2,6 +2,7 @@
 
 #include <fcntl.h>
 #include <sys/file.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -59,7 +60,7 @@ class OutputLock {
   Status take(const std::string& out) {
     file_ = ::open(path_.c_str(), O_CREAT | O_RDWR | O_CLOEXEC, 0600);
     if (file_ < 0) return ok_status();
-    locked_ = ::flock(file_, LOCK_EX | LOCK_NB) == 0;
+    locked_ = ::flock(file_, LOCK_EX | LOCK_NB) == 0 && is_there();
     if (locked_) return ok_status();
     ::close(file_);
     return unavailable(fmt::format(
@@ -68,6 +69,13 @@ class OutputLock {
   }
 
  private:
+  // Whether the file is still the one of that name: a run that ends takes it away.
+  bool is_there() const {
+    struct stat own, named;
+    return ::fstat(file_, &own) == 0 && ::stat(path_.c_str(), &named) == 0 &&
+           own.st_ino == named.st_ino && own.st_dev == named.st_dev;
+  }
+
   const std::string path_;
   int file_ = -1;
   bool locked_ = false;

@@ -8,7 +8,6 @@
 #include <fstream>
 #include <iterator>
 #include <string>
-#include <string_view>
 
 #include "../golden/model_under_test.h"
 #include "base/rng.h"
@@ -88,20 +87,13 @@ double distance(const std::vector<TokenLogprobs>& a, const std::vector<TokenLogp
 // In 16 bits, rounding swaps experts of a mixture here and there, and each swap is a step: of these
 // models the nearest eight of ten positions count. Where layers keep states, too, a swap is felt
 // by what follows: half of them.
-double rounded_distance(const std::string& path, const std::vector<TokenLogprobs>& a,
+double rounded_distance(const ModelConfig& config, const std::vector<TokenLogprobs>& a,
                         const std::vector<TokenLogprobs>& b) {
   std::vector<double> all = distances(a, b);
   if (all.empty()) return 0;
   std::ranges::sort(all);
-  constexpr std::string_view kMixtures[] = {"moe",        "mixtral",   "dots1",   "flex-olmo",
-                                            "solar-open", "gpt-oss",   "minimax", "qwen3-next",
-                                            "deepseek",   "qwen35-moe"};
-  const bool mixture = std::ranges::any_of(
-      kMixtures, [&](std::string_view name) { return path.find(name) != std::string::npos; });
-  if (!mixture) return all.back();
-  const bool keeps_states =
-      path.find("qwen3-next") != std::string::npos || path.find("qwen35") != std::string::npos;
-  return all[(all.size() - 1) * (keeps_states ? 5 : 8) / 10];
+  if (config.experts.count == 0) return all.back();
+  return all[(all.size() - 1) * (has_states(config) ? 5 : 8) / 10];
 }
 
 TEST(TinyCuda, AnswersInFloat32AreTheCpus) {
@@ -142,7 +134,9 @@ void expect_model_near(const StackOptions& options, double distance_max) {
   ASSERT_TRUE(expected.ok() && actual.ok());
   for (size_t i = 0; i < all.size(); ++i) {
     const Outcome &want = (*expected)[i], &got = (*actual)[i];
-    EXPECT_LE(rounded_distance(path, want.prompt_logprobs, got.prompt_logprobs), distance_max) << i;
+    EXPECT_LE(rounded_distance(cpu->stack().config(), want.prompt_logprobs, got.prompt_logprobs),
+              distance_max)
+        << i;
     EXPECT_EQ(want.prompt_logprobs.size(), got.prompt_logprobs.size()) << i;
     EXPECT_NE(got.finish, FinishReason::kFault) << i;
   }
