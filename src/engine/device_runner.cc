@@ -13,6 +13,7 @@
 #include "engine/idle_trials.h"
 #include "engine/padding_step.h"
 #include "engine/page_moves.h"
+#include "engine/rehearsed_sizes.h"
 #include "engine/runner_shape.h"
 #include "engine/scratch_poison.h"
 #include "engine/slot_table.h"
@@ -83,14 +84,19 @@ class DeviceRunner final : public Runner {
 
  private:
   OpContext context() { return {device_, *stream_, workspace_, seat_.mesh(), options_.hooks}; }
+  OpContext lone_context() {
+    return {device_, *stream_, workspace_, seat_.lone_mesh(), options_.hooks};
+  }
   Status create_recorder();
   Status make_room(Ticket ticket, size_t rows);
   Status build(const StepPlan& plan, StepSubmission& submission);
   void upload(const StepPlan& plan, const StepInput& input);
+  void rehearse(const StepInput& input);
   void start_forward(StepSubmission& submission);
   void make_masks(StepInFlight& step);
   void start_sample(const StepSubmission& submission);
-  Result<double> run_padding(std::span<const AttentionSequence> sequences, int32_t logit_rows);
+  Result<double> run_padding(std::span<const AttentionSequence> sequences, int32_t logit_rows,
+                             bool lone);
 
   void note(Status status);
   bool all_ranks_go_on() const;
@@ -122,6 +128,7 @@ class DeviceRunner final : public Runner {
   Status status_;  // the first error that could not be said when it happened
 
   std::optional<StepSubmission> submission_;  // between its two stages
+  RehearsedSizes rehearsed_;                  // of ranks
 
   PaddingTable padding_;                 // empty where no step is recorded
   std::optional<ScratchPoison> poison_;  // where it is asked for
@@ -168,9 +175,8 @@ Status DeviceRunner::create_recorder() {
                   IdleTrials::Options{.gemms = options_.gemm_trials,
                                       .full_steps = options_.full_step_trials,
                                       .step_tokens = options_.max_num_batched_tokens},
-                  [this](std::span<const AttentionSequence> sequences, int32_t logit_rows) {
-                    return run_padding(sequences, logit_rows);
-                  });
+                  [this](std::span<const AttentionSequence> sequences, int32_t logit_rows,
+                         bool lone) { return run_padding(sequences, logit_rows, lone); });
   return ok_status();
 }
 
@@ -188,6 +194,7 @@ Ticket DeviceRunner::submit_forward(const StepPlan& plan) {
   const double before_upload = clock_.now_seconds();
   if (poison_.has_value()) poison_->start(*stream_);
   upload(plan, submission.input);
+  if (!plan.work.empty()) rehearse(submission.input);
   stream_->record(*steps_.marks(ticket).begin);
   step.timing = {.build_seconds = before_upload - before_build,
                  .upload_seconds = clock_.now_seconds() - before_upload};
@@ -230,6 +237,26 @@ void DeviceRunner::upload(const StepPlan& plan, const StepInput& input) {
                          .block_tables = device_slots_.block_tables(),
                          .token_counts = device_slots_.token_counts(),
                          .last_tokens = device_slots_.last_tokens()});
+}
+
+// Of ranks, before a step whose products are of new sizes: its forward stage without the others,
+// for no outcome (it writes again what it wrote), while no kernel waits for another rank. The
+// library loads what it has chosen for a size at its first product. A driver that loads may hold
+// other threads' calls up and wait for its GPU: if a sum waited there for a rank whose launch is
+// held up, both would stand still. All ranks have seen the same sizes.
+void DeviceRunner::rehearse(const StepInput& input) {
+  if (seat_.is_alone() || !rehearsed_.adds(input)) return;
+  note(stream_->synchronize());
+  seat_.meet();
+  OpContext op = lone_context();
+  {
+    const Workspace::Mark mark(workspace_);
+    const TensorView hidden = stages_.take_hidden(workspace_, input.tokens.size());
+    stages_.forward(op, input, hidden, /*taps=*/{});
+    stages_.rehearse_sample(op, input, hidden);
+  }
+  note(stream_->synchronize());
+  seat_.meet();
 }
 
 void DeviceRunner::start_forward(StepSubmission& submission) {
@@ -348,7 +375,7 @@ void DeviceRunner::record_sizes() {
 // A step of nothing but padding; its seconds on the device, of ranks on the slowest. REQUIRES: no
 // step is in flight
 Result<double> DeviceRunner::run_padding(std::span<const AttentionSequence> sequences,
-                                         int32_t logit_rows) {
+                                         int32_t logit_rows, bool lone) {
   arena_.start_step();
   StepInput input = writer_.write_padding(sequences, static_cast<size_t>(logit_rows));
   input.results = results_.rows();
@@ -356,7 +383,8 @@ Result<double> DeviceRunner::run_padding(std::span<const AttentionSequence> sequ
   arena_.upload(*stream_);
   const StepMarks& marks = steps_.marks(Ticket(0));
   stream_->record(*marks.begin);
-  OpContext op = context();
+  OpContext op = lone ? lone_context() : context();
+  if (lone) rehearsed_.adds(input);
   const Workspace::Mark mark(workspace_);
   const TensorView hidden = stages_.take_hidden(workspace_, input.tokens.size());
   stages_.forward(op, input, hidden, /*taps=*/{});

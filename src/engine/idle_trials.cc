@@ -18,10 +18,12 @@ Result<bool> IdleTrials::try_size() {
   const int trials = options_.gemms && library.ok() ? kGemmTrialRuns : 0;
   const bool on_trial = runs_ > 0 && runs_ <= trials;
   if (on_trial) (*library)->begin_trial(stream_);
-  const Result<double> seconds = run_(padding_.decodes(rows), rows);
+  const bool last = runs_ == trials + 1;
+  const Result<double> seconds = run_(padding_.decodes(rows), rows, /*lone=*/!last);
   if (on_trial) (*library)->end_trial();
   HR_RETURN_IF_ERROR(seconds.status());
-  if (++runs_ == trials + 2) {
+  ++runs_;
+  if (last) {
     costs_.push_back({rows, *seconds});
     runs_ = 0;
   }
@@ -40,7 +42,8 @@ Result<bool> IdleTrials::try_full_step() {
   const Result<GemmLibrary*> library = device_.gemm_library();
   if (!options_.full_steps || !library.ok() || full_steps_tried_ == kGemmTrialRuns) return false;
   (*library)->begin_trial(stream_);
-  const Result<double> seconds = run_(padding_.prompts(options_.step_tokens), /*logit_rows=*/0);
+  const Result<double> seconds =
+      run_(padding_.prompts(options_.step_tokens), /*logit_rows=*/0, /*lone=*/true);
   (*library)->end_trial();
   HR_RETURN_IF_ERROR(seconds.status());
   return ++full_steps_tried_ < kGemmTrialRuns;

@@ -24,9 +24,10 @@ class IdleTrials {
     bool full_steps = false;  // and with full steps of prompts
     int32_t step_tokens = 0;  // of a full step
   };
-  // Runs a step of nothing but padding; the seconds it took on the device.
+  // Runs a step of nothing but padding; the seconds it took on the device. `lone`: without the
+  // other ranks, since kernels are launched that may have to be loaded.
   using RunPadding = std::function<Result<double>(std::span<const AttentionSequence> sequences,
-                                                  int32_t logit_rows)>;
+                                                  int32_t logit_rows, bool lone)>;
 
   // All outlive this. `stream` is that of the runs.
   IdleTrials(Device& device, Stream& stream, StepGraphs& graphs, const PaddingTable& padding,

@@ -11,11 +11,13 @@ namespace {
 class IdleTrialsTest : public ::testing::Test {
  protected:
   IdleTrials trials(const IdleTrials::Options& options) {
-    return IdleTrials(*device_, *stream_, graphs_, padding_, options,
-                      [this](std::span<const AttentionSequence> sequences, int32_t logit_rows) {
-                        runs_.emplace_back(sequences.size(), logit_rows);
-                        return run();
-                      });
+    return IdleTrials(
+        *device_, *stream_, graphs_, padding_, options,
+        [this](std::span<const AttentionSequence> sequences, int32_t logit_rows, bool lone) {
+          runs_.emplace_back(sequences.size(), logit_rows);
+          lone_.push_back(lone);
+          return run();
+        });
   }
   Result<double> run() {
     if (!status_.ok()) return status_;
@@ -31,6 +33,7 @@ class IdleTrialsTest : public ::testing::Test {
   StepGraphs graphs_{
       {1, 2, 4}, [](int32_t) -> Result<StepGraphs::Recording> { return StepGraphs::Recording{}; }};
   std::vector<std::pair<size_t, int32_t>> runs_;  // sequences, rows of logits
+  std::vector<bool> lone_;                        // of these, whether ranks stay apart
   Status status_;
 };
 
@@ -42,6 +45,8 @@ TEST_F(IdleTrialsTest, EverySizeRunsTwiceAndThoseThatPayAreRecorded) {
   const std::vector<std::pair<size_t, int32_t>> expected = {{1, 1}, {1, 1}, {2, 2},
                                                             {2, 2}, {4, 4}, {4, 4}};
   EXPECT_EQ(runs_, expected);
+  // What may load kernels waits for no other rank; what is timed is a whole step.
+  EXPECT_EQ(lone_, (std::vector<bool>{true, false, true, false, true, false}));
   EXPECT_EQ(graphs_.sizes(), (std::vector<int32_t>{2, 4}));
   graphs_.wait();
   EXPECT_EQ(graphs_.recorded(), 2);

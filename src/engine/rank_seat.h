@@ -15,12 +15,18 @@ struct RankLink {
 class RankSeat {
  public:
   explicit RankSeat(RankLink link)
-      : link_(link), mesh_{link.group == nullptr ? &alone_ : link.group, &alone_, &alone_} {}
+      : link_(link),
+        lone_(link.group == nullptr ? 0 : link.group->rank(),
+              link.group == nullptr ? 1 : link.group->size()),
+        mesh_{link.group == nullptr ? &alone_ : link.group, &alone_, &alone_},
+        lone_mesh_{&lone_, &alone_, &alone_} {}
   RankSeat(const RankSeat&) = delete;
   RankSeat& operator=(const RankSeat&) = delete;
 
   bool is_alone() const { return link_.group == nullptr; }
   Mesh& mesh() { return mesh_; }
+  // In which no collective waits for another rank, or has what the others bring.
+  Mesh& lone_mesh() { return lone_mesh_; }
   // Of the collectives so far.
   Status status() const { return mesh_.tensor->status(); }
   // As of RankMeeting: what ranks decide by a number, all decide alike.
@@ -37,7 +43,8 @@ class RankSeat {
  private:
   const RankLink link_;
   SingleRank alone_;
-  Mesh mesh_;
+  LoneRank lone_;
+  Mesh mesh_, lone_mesh_;
 };
 
 }  // namespace headrace

@@ -94,15 +94,25 @@ void StepStages::forward(OpContext& context, const StepInput& input, TensorView 
 }
 
 void StepStages::sample(OpContext& context, const StepInput& input, TensorView hidden) const {
+  score(context, input, hidden, Outcome::kTokens);
+}
+
+void StepStages::rehearse_sample(OpContext& context, const StepInput& input,
+                                 TensorView hidden) const {
+  score(context, input, hidden, Outcome::kNone);
+}
+
+void StepStages::score(OpContext& context, const StepInput& input, TensorView hidden,
+                       Outcome outcome) const {
   const auto rows = static_cast<int64_t>(input.logit_rows.size());
   for (int64_t first = 0; first < rows; first += kDeviceLogitRowsMax) {
-    sample_rows(context, input, hidden, first,
-                std::min<int64_t>(kDeviceLogitRowsMax, rows - first));
+    score_rows(context, input, hidden, first, std::min<int64_t>(kDeviceLogitRowsMax, rows - first),
+               outcome);
   }
 }
 
-void StepStages::sample_rows(OpContext& context, const StepInput& input, TensorView hidden,
-                             int64_t first, int64_t count) const {
+void StepStages::score_rows(OpContext& context, const StepInput& input, TensorView hidden,
+                            int64_t first, int64_t count, Outcome outcome) const {
   Workspace::Mark mark(context.workspace);
   const int32_t vocabulary = model_.spec().vocab_size;
   const int64_t row_bytes = device_logit_row_bytes(vocabulary);
@@ -117,6 +127,7 @@ void StepStages::sample_rows(OpContext& context, const StepInput& input, TensorV
                                                         static_cast<size_t>(count)),
                        .out = gathered});
   model_.head(context, gathered, logits);
+  if (outcome == Outcome::kNone) return;
   device_sample(context, {.logits = logits,
                           .rows = input.sample_rows + first,
                           .biases = input.biases,

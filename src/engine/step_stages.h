@@ -112,12 +112,16 @@ class StepStages {
   void forward(OpContext& context, const StepInput& input, TensorView hidden, LayerTaps taps) const;
   // Computes the logits of the rows that are read and samples their tokens.
   void sample(OpContext& context, const StepInput& input, TensorView hidden) const;
+  // The same without an outcome: logits are computed and left.
+  void rehearse_sample(OpContext& context, const StepInput& input, TensorView hidden) const;
 
   TensorView take_hidden(Workspace& workspace, size_t rows) const;
 
  private:
-  void sample_rows(OpContext& context, const StepInput& input, TensorView hidden, int64_t first,
-                   int64_t count) const;
+  enum class Outcome : uint8_t { kTokens, kNone };
+  void score(OpContext& context, const StepInput& input, TensorView hidden, Outcome outcome) const;
+  void score_rows(OpContext& context, const StepInput& input, TensorView hidden, int64_t first,
+                  int64_t count, Outcome outcome) const;
 
   const Model& model_;
   const KvStorage& storage_;

@@ -50,6 +50,24 @@ class SingleRank final : public Communicator {
   void receive(Stream&, TensorView, int) override { CHECK_MSG(false, "there is no other rank"); }
 };
 
+// A rank of a group of which the others stay away: what they would bring is missing, and nobody is
+// waited for. For runs whose results nobody reads.
+class LoneRank final : public Communicator {
+ public:
+  LoneRank(int rank, int size) : rank_(rank), size_(size) {}
+  int rank() const override { return rank_; }
+  int size() const override { return size_; }
+  void all_reduce_sum(Stream&, TensorView) override {}
+  void all_gather(Stream&, TensorView, std::span<const int64_t>) override {}
+  void gather(Stream&, TensorView, std::span<const int64_t>) override {}
+  void all_to_all(Stream&, ConstTensorView, TensorView) override {}
+  void send(Stream&, ConstTensorView, int) override {}
+  void receive(Stream&, TensorView, int) override {}
+
+ private:
+  const int rank_, size_;
+};
+
 // The groups one rank belongs to. Never null.
 struct Mesh {
   Communicator* tensor;
