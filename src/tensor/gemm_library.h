@@ -18,8 +18,12 @@ struct GemmArgs {
   std::byte* y = nullptr;        // rows `y_stride` elements apart
   int64_t m = 0, n = 0, k = 0;
   int64_t x_stride = 0, y_stride = 0;
-  DType dtype = DType::kBF16;    // of x and w: F32, F16 or BF16
-  DType y_dtype = DType::kBF16;  // the same, or F32
+  DType dtype = DType::kBF16;    // of x and w: F32, F16, BF16 or F8
+  DType y_dtype = DType::kBF16;  // the same, or F32; of F8: BF16, F16 or F32
+  // Of F8: y [m, n] = x_scales [m] w_scales [n] (x w^T) [m, n]. REQUIRES of it: n, k and both
+  // strides whole 16s, memory on 16 bytes
+  const float* x_scales = nullptr;
+  const float* w_scales = nullptr;
   bool accumulate = false;
 };
 
@@ -29,6 +33,8 @@ class GemmLibrary {
   // kUnavailable naming the library and the places that were looked at.
   static Result<std::unique_ptr<GemmLibrary>> open();
   virtual ~GemmLibrary() = default;
+  // Whether it multiplies F8 with a scale a row on both sides (cuBLAS 12.9 does).
+  virtual bool has_float8() const = 0;
 
   // Starts the product on the stream. The algorithm is the library's choice, made once for each
   // (N, K, types, range of M); `workspace` is kWorkspaceBytes of device memory that the work on the

@@ -25,6 +25,7 @@ namespace {
 
 // The functions of the library that are called, by name.
 struct BlasApi {
+  decltype(&cublasLtGetVersion) version;
   decltype(&cublasLtCreate) create;
   decltype(&cublasLtDestroy) destroy;
   decltype(&cublasLtMatmul) matmul;
@@ -41,7 +42,8 @@ struct BlasApi {
 };
 
 bool load_blas(const SharedLibrary& library, BlasApi& api) {
-  return library.find("cublasLtCreate", api.create) &&
+  return library.find("cublasLtGetVersion", api.version) &&
+         library.find("cublasLtCreate", api.create) &&
          library.find("cublasLtDestroy", api.destroy) &&
          library.find("cublasLtMatmul", api.matmul) &&
          library.find("cublasLtMatmulAlgoGetHeuristic", api.get_heuristic) &&
@@ -62,6 +64,7 @@ constexpr std::array kBlasPlaces = {"libcublasLt.so.13", "/usr/local/cuda/lib64/
 cudaDataType_t blas_type(DType dtype) {
   if (dtype == DType::kBF16) return CUDA_R_16BF;
   if (dtype == DType::kF16) return CUDA_R_16F;
+  if (dtype == DType::kF8) return CUDA_R_8F_E4M3;
   CHECK(dtype == DType::kF32);
   return CUDA_R_32F;
 }
@@ -92,6 +95,10 @@ class CublasLt final : public GemmLibrary {
     api_.destroy(handle_);
   }
 
+  bool has_float8() const override {
+    constexpr size_t kRowScales = 120900;
+    return api_.version() >= kRowScales;
+  }
   void run(Stream& stream, const GemmArgs& args, std::byte* workspace) override;
   void begin_trial(Stream& stream) override;
   void end_trial() override;
@@ -131,6 +138,7 @@ class CublasLt final : public GemmLibrary {
   Layouts layouts(const GemmArgs& args, int64_t m) const;
   void destroy(const Layouts& layouts) const;
   cublasLtMatmulDesc_t description(const GemmArgs& args) const;
+  void set_scales(const GemmArgs& args, cublasLtMatmulDesc_t desc) const;
   static Key key_of(const GemmArgs& args);
   Plan plan(const GemmArgs& args);
   std::vector<cublasLtMatmulAlgo_t> propose(const GemmArgs& args, cublasLtMatmulDesc_t desc,
@@ -173,7 +181,24 @@ cublasLtMatmulDesc_t CublasLt::description(const GemmArgs& args) const {
   const cublasOperation_t transpose = CUBLAS_OP_T;
   expect(api_.desc_set(desc, CUBLASLT_MATMUL_DESC_TRANSA, &transpose, sizeof transpose),
          "description", args);
+  if (args.dtype != DType::kF8) return desc;
+  const cublasLtMatmulMatrixScale_t by_row = CUBLASLT_MATMUL_MATRIX_SCALE_OUTER_VEC_32F;
+  for (const auto side : {CUBLASLT_MATMUL_DESC_A_SCALE_MODE, CUBLASLT_MATMUL_DESC_B_SCALE_MODE}) {
+    expect(api_.desc_set(desc, side, &by_row, sizeof by_row), "description", args);
+  }
+  set_scales(args, desc);
   return desc;
+}
+
+// Where they lie is part of a description, and differs from call to call.
+void CublasLt::set_scales(const GemmArgs& args, cublasLtMatmulDesc_t desc) const {
+  if (args.dtype != DType::kF8) return;
+  expect(api_.desc_set(desc, CUBLASLT_MATMUL_DESC_A_SCALE_POINTER, &args.w_scales,
+                       sizeof args.w_scales),
+         "scales", args);
+  expect(api_.desc_set(desc, CUBLASLT_MATMUL_DESC_B_SCALE_POINTER, &args.x_scales,
+                       sizeof args.x_scales),
+         "scales", args);
 }
 
 CublasLt::Key CublasLt::key_of(const GemmArgs& args) {
@@ -240,6 +265,7 @@ CublasLt::Plan CublasLt::plan(const GemmArgs& args) {
 cublasStatus_t CublasLt::start(Stream& stream, const GemmArgs& args, std::byte* workspace,
                                const Plan& plan) const {
   const Layouts shape = layouts(args, args.m);
+  set_scales(args, plan.desc);
   const float one = 1.0f, beta = args.accumulate ? 1.0f : 0.0f;
   const cublasStatus_t status = api_.matmul(
       handle_, plan.desc, &one, args.w, shape.w, args.x, shape.x, &beta, args.y, shape.y, args.y,

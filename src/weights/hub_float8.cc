@@ -1,11 +1,11 @@
 #include "weights/hub_float8.h"
 
+#include <algorithm>
 #include <array>
-#include <cmath>
-#include <limits>
 
 #include <fmt/format.h>
 
+#include "tensor/float8.h"
 #include "weights/hub_scales.h"
 
 namespace headrace {
@@ -33,6 +33,14 @@ class Float8Matrix final : public HubMatrix {
   Status prepare() const override { return scales_.check(/*as_half=*/false); }
   DType dtype() const override { return DType::kF32; }
   std::optional<DType> fast_type() const override { return DType::kQ8_0; }
+  bool has_float8_rows() const override { return block_.columns == shape()[1]; }
+  float read_float8_row(int64_t row, int64_t first_column, int64_t columns,
+                        std::byte* out) const override {
+    const auto from = static_cast<size_t>(row * shape()[1] + first_column);
+    const auto quants = tensors_.quants->bytes.subspan(from, static_cast<size_t>(columns));
+    std::ranges::copy(quants, out);
+    return scales_.at(row / block_.rows, 0);
+  }
 
   void read(std::span<const int64_t> rows, int64_t first_column, int64_t columns,
             std::byte* out) const override {
@@ -57,14 +65,6 @@ class Float8Matrix final : public HubMatrix {
 };
 
 }  // namespace
-
-float float8_e4m3_to_float(uint8_t bits) {
-  const int exponent = bits >> 3 & 15, mantissa = bits & 7;
-  const float sign = bits & 0x80 ? -1.0f : 1.0f;
-  if (exponent == 15 && mantissa == 7) return std::numeric_limits<float>::quiet_NaN();
-  return sign * (exponent == 0 ? std::ldexp(static_cast<float>(mantissa), -9)
-                               : std::ldexp(static_cast<float>(8 + mantissa), exponent - 10));
-}
 
 Result<std::unique_ptr<HubMatrix>> open_hub_float8(const HubTensors& tensors,
                                                    const HubQuantisation& quantisation) {

@@ -12,7 +12,4 @@ namespace headrace {
 Result<std::unique_ptr<HubMatrix>> open_hub_float8(const HubTensors& tensors,
                                                    const HubQuantisation& quantisation);
 
-// What a byte means: 4 bits of exponent, bias 7, 3 of mantissa; 0x7f and 0xff are NaN.
-float float8_e4m3_to_float(uint8_t bits);
-
 }  // namespace headrace

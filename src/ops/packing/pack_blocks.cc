@@ -59,7 +59,8 @@ static_assert(tables_are_consistent());
 #define HR_TYPE(name, ...) DType::k##name,
 constexpr DType kBlockTypes[] = {HR_BLOCK_TYPES(HR_TYPE)};
 #undef HR_TYPE
-static_assert(std::size(kDTypeInfo) == static_cast<size_t>(DType::kQ8_0) + kPackedFormatCount);
+static_assert(static_cast<size_t>(DType::kF8) ==
+              static_cast<size_t>(DType::kQ8_0) + kPackedFormatCount);
 constexpr bool rows_are_in_order() {
   for (size_t i = 0; i < std::size(kBlockTypes); ++i) {
     if (format_index(kBlockTypes[i]) != i) return false;

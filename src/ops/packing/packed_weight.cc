@@ -231,6 +231,16 @@ DType packed_dtype(const LinearSource& source, LinearCompute compute) {
   return source.quantise_to && !is_quantised(dtype) ? *source.quantise_to : dtype;
 }
 
+// Whether a stack is FP8 on CUDA: rows that kernels take in whole accesses.
+bool all_float8(std::span<const LinearSource> sources, LinearCompute compute) {
+  constexpr int64_t kWhole = 16;
+  const bool of_type = std::ranges::all_of(sources, [&](const LinearSource& source) {
+    return !source.unpack && packed_dtype(source, compute) == DType::kF8;
+  });
+  return of_type && sources[0].weight.columns() % kWhole == 0 &&
+         StackedRows(sources).count() % kWhole == 0;
+}
+
 // Whether a stack is of block types that stay what they are on CUDA.
 bool all_blocks(std::span<const LinearSource> sources, LinearCompute compute) {
   return std::all_of(sources.begin(), sources.end(), [&](const LinearSource& source) {
@@ -334,6 +344,7 @@ Result<LinearWeight> LinearWeight::start_pack(Device& device, Uploader& uploader
                                               LinearCompute compute) {
   HR_RETURN_IF_ERROR(check_sources(device, sources, compute));
   if (device.kind() == DeviceKind::kCpu) return pack_groups(device, sources, compute);
+  if (all_float8(sources, compute)) return start_float8(device, uploader, sources, compute);
   return all_blocks(sources, compute) ? start_groups(device, uploader, sources, compute)
                                       : start_matrix(device, uploader, sources, compute);
 }

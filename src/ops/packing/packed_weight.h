@@ -2,7 +2,8 @@
 // [N, K] of the model's activation type. Packed weights are re-laid out once at load, 16 output
 // rows side by side. On the CPU a SIMD lane is an output row then and no sum ever crosses lanes; on
 // CUDA the 16 rows are one side of a warp's matrix product. The CPU packs all types, CUDA block
-// types alone: the same bytes.
+// types alone: the same bytes. FP8 (CUDA) is a dense matrix, too, of e4m3 numbers, with an f32
+// scale a row behind it: the largest magnitude of the row / 448, or what the file says.
 //
 // Layout of packed rows. A segment is a run of stacked rows of one type in groups of 16; a last
 // group that is not full repeats its last row. One group of K columns is
@@ -57,6 +58,8 @@ struct LinearSource {
   // A block type that rows of a float type are quantised to (quantised_row.h) while they are
   // packed; LinearCompute::kFast or kFloat16. Other rows stay what they are. REQUIRES: whole blocks
   // of it a row
+  // Of kF8, on CUDA, all columns and all rows of the stack together must be whole 16s, or rows stay
+  // what they are.
   std::optional<DType> quantise_to = {};
   bool unpack = false;  // CUDA: rows of a block type become rows of a matrix
   // Not null: makes the rows, of which `weight` has type and shape but no memory. They are its rows
@@ -149,6 +152,8 @@ class LinearWeight {
   // Whether the stack is dense, of this type. CUDA's alone are.
   bool is_matrix() const { return n_ > 0 && segments_.empty(); }
   bool is_matrix_of(DType dtype) const { return is_matrix() && matrix_.dtype == dtype; }
+  // [n()], on the device, of a matrix of kF8; null of others.
+  const float* row_scales() const { return row_scales_; }
   // [n(), k()]. REQUIRES: is_matrix()
   ConstTensorView matrix() const {
     CHECK(is_matrix());
@@ -175,6 +180,10 @@ class LinearWeight {
   static Result<LinearWeight> start_matrix(Device& device, Uploader& uploader,
                                            std::span<const LinearSource> sources,
                                            LinearCompute compute);
+  // float8_weight.cc
+  static Result<LinearWeight> start_float8(Device& device, Uploader& uploader,
+                                           std::span<const LinearSource> sources,
+                                           LinearCompute compute);
   static Result<LinearWeight> start_groups(Device& device, Uploader& uploader,
                                            std::span<const LinearSource> sources,
                                            LinearCompute compute);
@@ -182,9 +191,10 @@ class LinearWeight {
   int64_t n_ = 0;
   int64_t k_ = 0;
   LinearCompute compute_ = LinearCompute::kFast;
-  std::vector<Segment> segments_;   // none of a matrix
-  std::vector<int64_t> part_rows_;  // of the matrices that were stacked; none of a matrix
-  ConstTensorView matrix_;          // CUDA, where there are no segments
+  std::vector<Segment> segments_;      // none of a matrix
+  std::vector<int64_t> part_rows_;     // of the matrices that were stacked; none of a matrix
+  ConstTensorView matrix_;             // CUDA, where there are no segments
+  const float* row_scales_ = nullptr;  // CUDA, of FP8
   Buffer buffer_;
   std::shared_ptr<const Unpacked> unpacked_;  // CPU; null: packed
 };

@@ -1,7 +1,7 @@
 # Linear weights as kernels want them: formats, and packing.
 ops_room(packing
   SOURCES
-    packed_weight.cc matrix_weight.cc pack_blocks.cc pack_blocks_baseline.cc pack_blocks_avx512.cc
+    packed_weight.cc matrix_weight.cc float8_weight.cc pack_blocks.cc pack_blocks_baseline.cc pack_blocks_avx512.cc
   TESTS
     packed_weight_test.cc)
 
