@@ -2,7 +2,7 @@
 // before them, on the matrices of an 8B model and of SmolLM2-135M (small_*), weights rotating so
 // that none stays in the cache, launches recorded as in a step:
 //   linear_cuda_bench [type] [matrix...] [rows...]   one JSON line for each kernel, matrix and
-//   number of rows; the type is that of the weights: BF16, or a block type (Q4_K)
+//   number of rows; the type is that of the weights: BF16, FP8 (F8_E4M3) or a block type (Q4_K)
 //   linear_cuda_bench layer [rows...] [kernel...]   all products of a layer of an 8B model with
 //   their norms, one after the other as in a step, by the kernels that would run there or those
 //   named; a norm stands where attention would
@@ -117,8 +117,10 @@ struct Places {
 void time_matrix(OpContext& context, const Matrix& matrix, DType type, const Places& places,
                  std::span<const int64_t> row_counts) {
   Rng rng(7);
-  const RandomMatrix values(rng, type, matrix.n, matrix.k);
-  const LinearSource source{values.view(), {}};
+  const bool float8 = type == DType::kF8;
+  const RandomMatrix values(rng, float8 ? DType::kBF16 : type, matrix.n, matrix.k);
+  LinearSource source{values.view(), {}};
+  if (float8) source.quantise_to = type;
   std::vector<LinearWeight> weights;
   for (int64_t bytes = 0; bytes < kRotatedBytes; bytes += weights.back().packed_bytes()) {
     weights.push_back(

@@ -22,6 +22,11 @@ Encode find_encode() {
   return reinterpret_cast<Encode>(function);
 }
 
+CUtensorMapDataType type_of(DType dtype) {
+  if (dtype == DType::kF8) return CU_TENSOR_MAP_DATA_TYPE_UINT8;
+  return dtype == DType::kF16 ? CU_TENSOR_MAP_DATA_TYPE_FLOAT16 : CU_TENSOR_MAP_DATA_TYPE_BFLOAT16;
+}
+
 CUtensorMapSwizzle swizzle_of(int32_t chunk) {
   if (chunk == 64) return CU_TENSOR_MAP_SWIZZLE_128B;
   return chunk == 32 ? CU_TENSOR_MAP_SWIZZLE_64B : CU_TENSOR_MAP_SWIZZLE_32B;
@@ -36,14 +41,11 @@ CUtensorMap make_tensor_map(const TensorMapShape& shape) {
   std::array<cuuint32_t, kRankMax> steps;
   std::fill(steps.begin(), steps.end(), 1);
   CUtensorMap map;
-  const CUresult result =
-      encode_tiled(&map,
-                   shape.dtype == DType::kF16 ? CU_TENSOR_MAP_DATA_TYPE_FLOAT16
-                                              : CU_TENSOR_MAP_DATA_TYPE_BFLOAT16,
-                   static_cast<cuuint32_t>(rank), const_cast<void*>(shape.base), shape.sizes.data(),
-                   shape.strides.data(), shape.box.data(), steps.data(),
-                   CU_TENSOR_MAP_INTERLEAVE_NONE, swizzle_of(shape.chunk),
-                   CU_TENSOR_MAP_L2_PROMOTION_L2_256B, CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE);
+  const CUresult result = encode_tiled(
+      &map, type_of(shape.dtype), static_cast<cuuint32_t>(rank), const_cast<void*>(shape.base),
+      shape.sizes.data(), shape.strides.data(), shape.box.data(), steps.data(),
+      CU_TENSOR_MAP_INTERLEAVE_NONE, swizzle_of(shape.chunk), CU_TENSOR_MAP_L2_PROMOTION_L2_256B,
+      CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE);
   CHECK_MSG(result == CUDA_SUCCESS, "the driver refused a tensor map");
   return map;
 }

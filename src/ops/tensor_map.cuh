@@ -10,7 +10,7 @@
 
 namespace headrace::gpu {
 
-// A tensor of F16 or BF16 whose first dimension is dense, and the box of it that one copy moves.
+// A tensor of F16, BF16 or F8 whose first dimension is dense, and the box of it that one copy moves.
 // Elements outside the tensor arrive as zeros.
 struct TensorMapShape {
   DType dtype;
@@ -18,7 +18,7 @@ struct TensorMapShape {
   std::span<const cuuint64_t> sizes;    // elements, the dense dimension first
   std::span<const cuuint64_t> strides;  // bytes, of every dimension but the first; of 16
   std::span<const cuuint32_t> box;      // elements
-  int32_t chunk;                        // elements of a swizzled row: 64, 32 or 16
+  int32_t chunk;                        // bytes of a swizzled row / 2: 64, 32 or 16
 };
 CUtensorMap make_tensor_map(const TensorMapShape& shape);
 

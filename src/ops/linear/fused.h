@@ -24,13 +24,15 @@ struct FusedLinearArgs {
 struct FusedProduct {
   int64_t m = 0, n = 0, k = 0;  // n: rows of W
   bool gated = false, normed = false;
+  int weight_bytes = 2;  // of a number of W
 };
 inline FusedProduct product_of(const FusedLinearArgs& args) {
   return {.m = args.x.rows(),
           .n = args.weight->n(),
           .k = args.weight->k(),
           .gated = args.gate != nullptr,
-          .normed = args.norm != nullptr};
+          .normed = args.norm != nullptr,
+          .weight_bytes = args.weight->is_matrix_of(DType::kF8) ? 1 : 2};
 }
 
 // They point into the arguments.

@@ -1,17 +1,18 @@
 // The kernel of gemv.h.
-//   x [M, K], W [N, K] of T, 16 bits; y [M, N] of T or f32; the norm's weights and the bias f32;
-//   sums in f32
-// A block has some tiles of 8 rows of W; its warps share their columns in turns of 64. Each warp
-// keeps kAhead steps of W (1 KB each) on their way to its part of a ring in shared memory, from one
-// tile into the next, and asks for another as soon as one is multiplied. A lane reads what the same
-// lane has asked for, so that nobody waits for anybody. x is whole in shared memory, normalised
-// once. Sums of the warps meet in shared memory once a round of tiles.
+//   x [M, K] of T, 16 bits; W [N, K] of T or FP8; y [M, N] of T or f32; the norm's weights, the
+//   bias and the scales of rows of FP8 f32; sums in f32
+// A block has some tiles of 8 rows of W; its warps share their columns in turns of 128 bytes. Each
+// warp keeps kAhead steps of W (1 KB each) on their way to its part of a ring in shared memory,
+// from one tile into the next, and asks for another as soon as one is multiplied. A lane reads what
+// the same lane has asked for, so that nobody waits for anybody. x is whole in shared memory,
+// normalised once. Sums of the warps meet in shared memory once a round of tiles.
 //
 // Loads to registers in place of the ring would share a scoreboard: waiting for the oldest would be
 // waiting for all.
 #pragma once
 
 #include "gpu/bulk_copy.cuh"
+#include "gpu/float8.cuh"
 #include "gpu/mma.cuh"
 #include "gpu/overlapped_launch.cuh"
 #include "gpu/reduce.cuh"
@@ -22,14 +23,15 @@
 
 namespace headrace::gpu {
 
-template <class T>
+template <class T, class W>
 struct GemvArguments {
   RowsOf<const T> x;
-  RowsOf<const T> weight;
+  RowsOf<const W> weight;
   void* y;
-  int64_t y_stride;   // elements
-  const float* norm;  // [K], or null
-  const float* bias;  // [N], or null
+  int64_t y_stride;     // elements
+  const float* norm;    // [K], or null
+  const float* bias;    // [N], or null
+  const float* scales;  // [N] of FP8, else null
   float eps;
   int32_t m, k;
   int32_t n_out;                    // columns of y; gated: up's rows of W begin there
@@ -54,14 +56,16 @@ constexpr int kGemvLead = 12;
 
 // One warp's way through its block's part of W: its steps of a tile, of the next, and where x comes
 // in windows the tiles' steps of the next window.
-template <class T, class Shape>
+template <class T, class W, class Shape>
 struct GemvCursor {
-  const T* low;        // of this lane, in the first four rows of the tile
-  const T* high;       // in the last four
+  static constexpr int kColumns = gemv_columns(sizeof(W));
+
+  const W* low;        // of this lane, in the first four rows of the tile
+  const W* high;       // in the last four
   int32_t tile, left;  // steps of it
   int32_t from;        // the window's first step
 
-  __device__ __forceinline__ void begin(const GemvArguments<T>& args, int32_t first_tile,
+  __device__ __forceinline__ void begin(const GemvArguments<T, W>& args, int32_t first_tile,
                                         int32_t first_step, int32_t steps, int warp, int lane) {
     tile = first_tile;
     from = first_step;
@@ -72,15 +76,15 @@ struct GemvCursor {
     const int32_t second =
         args.gated ? first + args.n_out : min(row + kGemvHalfRows, args.n_out - 1);
     const int32_t step = (Shape::kWindowed ? from * kGemvWarps : 0) + warp;
-    const int32_t column = step * kGemvColumns + gemv_byte(lane) / static_cast<int>(sizeof(T));
+    const int32_t column = step * kColumns + gemv_byte(lane) / static_cast<int>(sizeof(W));
     low = args.weight.row(first) + column;
     high = args.weight.row(second) + column;
   }
-  __device__ __forceinline__ void advance(const GemvArguments<T>& args, int32_t first_tile,
+  __device__ __forceinline__ void advance(const GemvArguments<T, W>& args, int32_t first_tile,
                                           int32_t end_tile, int32_t steps, int warp, int lane) {
     if (--left > 0) {
-      low += kGemvWarps * kGemvColumns;
-      high += kGemvWarps * kGemvColumns;
+      low += kGemvWarps * kColumns;
+      high += kGemvWarps * kColumns;
     } else if (!Shape::kWindowed || tile + 1 < end_tile) {
       begin(args, tile + 1, from, steps, warp, lane);
     } else {
@@ -94,23 +98,25 @@ struct GemvBarriers {
   Barrier rows[2];  // x, or its even and odd windows
 };
 
-template <class T, class Shape>
+template <class T, class W, class Shape>
 class GemvBlock {
   static constexpr int kWarps = kGemvWarps, kThreads = kGemvThreads;
+  static constexpr bool kEightBits = sizeof(W) == 1;
+  static constexpr int kColumns = gemv_columns(sizeof(W)), kXLine = gemv_x_line(sizeof(W));
   static constexpr int kAhead = Shape::kAhead, kColumnTiles = Shape::kColumnTiles;
   static constexpr int kRows = kGemvXRows * kColumnTiles;
   static constexpr int kPieceElements = kAccessBytes / static_cast<int>(sizeof(T));
   using Piece = Vector<T, kPieceElements>;
 
  public:
-  __device__ __forceinline__ GemvBlock(const GemvArguments<T>& args, std::byte* shared,
+  __device__ __forceinline__ GemvBlock(const GemvArguments<T, W>& args, std::byte* shared,
                                        GemvBarriers& barriers)
       : args_(args),
         barriers_(barriers),
         thread_(static_cast<int>(threadIdx.x)),
         warp_(thread_ / kWarpThreads),
         lane_(thread_ % kWarpThreads),
-        row_bytes_(windows() > 1 ? args.window_steps * kWarps * kGemvLineBytes
+        row_bytes_(windows() > 1 ? args.window_steps * kWarps * kXLine
                                  : args.k * static_cast<int32_t>(sizeof(T))),
         ring_(shared + gemv_ring_offset(0, warp_, lane_)),
         x_(shared + gemv_ring_offset(kAhead, 0, 0)),
@@ -120,7 +126,7 @@ class GemvBlock {
     const auto block = static_cast<int32_t>(blockIdx.x);
     first_tile_ = block * args.share + min(block, args.blocks_with_more);
     end_tile_ = first_tile_ + args.share + (block < args.blocks_with_more ? 1 : 0);
-    steps_ = (args.k / kGemvColumns - warp_ + kWarps - 1) / kWarps;
+    steps_ = (args.k / kColumns - warp_ + kWarps - 1) / kWarps;
     total_ = (end_tile_ - first_tile_) * steps_;
     load_.begin(args_, first_tile_, 0, steps_, warp_, lane_);
   }
@@ -152,7 +158,7 @@ class GemvBlock {
 
   __device__ __forceinline__ void multiply() {
     const int32_t trigger = max(total_ - kGemvLead, 0);
-    const std::byte* const x_first = x_ + warp_ * kGemvLineBytes + gemv_byte(lane_);
+    const std::byte* const x_first = x_ + warp_ * kXLine;
     int32_t x_row[kColumnTiles];
 #pragma unroll
     for (int c = 0; c < kColumnTiles; ++c) {
@@ -173,7 +179,7 @@ class GemvBlock {
           float sums[kColumnTiles][4] = {};
           const std::byte* x_at = x_first + window % 2 * args_.m * row_bytes_;
 #pragma unroll 1
-          for (int32_t step = 0; step < steps; ++step, ++i, x_at += kWarps * kGemvLineBytes) {
+          for (int32_t step = 0; step < steps; ++step, ++i, x_at += kWarps * kXLine) {
             if (i == trigger) let_next_kernel_start();
             wait_for_copies_but<kAhead - 1>();
             add_products(sums, slot, x_at, x_row);
@@ -196,6 +202,7 @@ class GemvBlock {
   // What is added to a sum: there before the product is.
   struct Beside {
     float bias = 0.0f, up_bias = 0.0f, before = 0.0f;
+    float scale = 1.0f, up_scale = 1.0f;
   };
 
   __device__ __forceinline__ int32_t windows() const {
@@ -233,13 +240,50 @@ class GemvBlock {
     const std::byte* from = ring_ + gemv_ring_offset(slot, 0, 0);
     const uint4 low = *reinterpret_cast<const uint4*>(from);
     const uint4 high = *reinterpret_cast<const uint4*>(from + kGemvLoadBytes);
+    if constexpr (kEightBits) {
+      return add_eight_bit_products(sums, low, high, x_at, x_row);
+    }
     const uint32_t even[4] = {low.x, high.x, low.y, high.y};
     const uint32_t odd[4] = {low.z, high.z, low.w, high.w};
 #pragma unroll
     for (int c = 0; c < kColumnTiles; ++c) {
-      const uint4 x = *reinterpret_cast<const uint4*>(x_at + x_row[c]);
+      const uint4 x = load_x(x_at + x_row[c], 0);
       multiply_add<T>(sums[c], even, x.x, x.y);
       multiply_add<T>(sums[c], odd, x.z, x.w);
+    }
+  }
+  __device__ __forceinline__ uint4 load_x(const std::byte* line, int access) const {
+    return *reinterpret_cast<const uint4*>(line + gemv_x_byte(lane_, sizeof(W), access));
+  }
+  __device__ static __forceinline__ uint4 before_product(const uint4& x) {
+    return {from_e4m3_before<T>(x.x), from_e4m3_before<T>(x.y), from_e4m3_before<T>(x.z),
+            from_e4m3_before<T>(x.w)};
+  }
+  // 16 columns of a row: two products of the first eight, two of the others.
+  __device__ __forceinline__ void add_eight_bit_products(
+      float (&sums)[kColumnTiles][4], const uint4& low, const uint4& high, const std::byte* x_at,
+      const int32_t (&x_row)[kColumnTiles]) const {
+    const uint32_t lows[4] = {low.x, low.y, low.z, low.w};
+    const uint32_t highs[4] = {high.x, high.y, high.z, high.w};
+    const bool turned = lane_ / 4 % 2 == 1;
+    uint4 x[kColumnTiles][2];
+#pragma unroll
+    for (int c = 0; c < kColumnTiles; ++c) {
+      const uint4 first = load_x(x_at + x_row[c], 0), second = load_x(x_at + x_row[c], 1);
+      x[c][0] = before_product(turned ? second : first);
+      x[c][1] = before_product(turned ? first : second);
+    }
+#pragma unroll
+    for (int j = 0; j < 4; ++j) {
+      const uint2 of_low = from_e4m3_unscaled<T>(lows[j]);
+      const uint2 of_high = from_e4m3_unscaled<T>(highs[j]);
+      const uint32_t weights[4] = {of_low.x, of_high.x, of_low.y, of_high.y};
+#pragma unroll
+      for (int c = 0; c < kColumnTiles; ++c) {
+        const uint4& from = x[c][j / 2];
+        multiply_add<T>(sums[c], weights, j % 2 == 0 ? from.x : from.z,
+                        j % 2 == 0 ? from.y : from.w);
+      }
     }
   }
 
@@ -335,6 +379,10 @@ class GemvBlock {
       result.bias = args_.bias[column];
       if (args_.gated) result.up_bias = args_.bias[args_.n_out + column];
     }
+    if constexpr (kEightBits) {
+      result.scale = args_.scales[column];
+      if (args_.gated) result.up_scale = args_.scales[args_.n_out + column];
+    }
     if (args_.accumulates) {
       const int64_t at = row * args_.y_stride + column;
       result.before = args_.y_is_float ? static_cast<const float*>(args_.y)[at]
@@ -351,6 +399,9 @@ class GemvBlock {
     }
     return sum;
   }
+  __device__ static __forceinline__ float scaled(float sum, float scale) {
+    return kEightBits ? sum * (kFromE4m3After<T> * scale) : sum;
+  }
   __device__ __forceinline__ void store(int32_t first_tile, int32_t tiles, int buffer) {
     const float* sums = sums_of(buffer);
     const int32_t rows = tiles * out_rows();
@@ -363,10 +414,11 @@ class GemvBlock {
       float value;
       if (args_.gated) {
         const int32_t gate = of / kGemvHalfRows * kGemvTileRows + of % kGemvHalfRows;
-        value = activated(args_.activation, total(sums, gate, row) + more.bias) *
-                (total(sums, gate + kGemvHalfRows, row) + more.up_bias);
+        const float gate_sum = scaled(total(sums, gate, row), more.scale);
+        const float up_sum = scaled(total(sums, gate + kGemvHalfRows, row), more.up_scale);
+        value = activated(args_.activation, gate_sum + more.bias) * (up_sum + more.up_bias);
       } else {
-        value = total(sums, of, row) + more.bias;
+        value = scaled(total(sums, of, row), more.scale) + more.bias;
       }
       value += more.before;
       const int64_t at = row * args_.y_stride + column;
@@ -378,7 +430,7 @@ class GemvBlock {
     }
   }
 
-  const GemvArguments<T>& args_;
+  const GemvArguments<T, W>& args_;
   GemvBarriers& barriers_;
   const int thread_, warp_, lane_;
   const int32_t row_bytes_;  // of x, or of a window of it
@@ -388,16 +440,16 @@ class GemvBlock {
   float* const norm_;  // until x is normalised, then sums
   float* const sums_;
   int32_t first_tile_, end_tile_, steps_, total_;
-  GemvCursor<T, Shape> load_;
+  GemvCursor<T, W, Shape> load_;
   Beside first_;
 };
 
-template <class T, class Shape>
+template <class T, class W, class Shape>
 __global__ void __launch_bounds__(kGemvThreads, 1)
-    linear_gemv(const __grid_constant__ GemvArguments<T> args) {
+    linear_gemv(const __grid_constant__ GemvArguments<T, W> args) {
   extern __shared__ __align__(128) std::byte dynamic[];
   __shared__ GemvBarriers barriers;
-  GemvBlock<T, Shape> block(args, dynamic, barriers);
+  GemvBlock<T, W, Shape> block(args, dynamic, barriers);
   block.ask_early();
   wait_for_earlier_kernels();  // in every thread that reads or overwrites what they wrote
   block.take_rows();

@@ -2,11 +2,12 @@
 // element of y is which sum of which lane. The kernel and a test that multiplies by these numbers
 // on a CPU include it.
 //
-// A warp takes 8 rows of W, 64 columns at a time: two loads of 16 bytes a lane, each four rows of
-// 128 bytes. As the 16-row side of m16n8k16 a load of four rows is eight rows of 32 columns, the
-// halves of a row one under the other; the 8-column side has the halves of four rows of x in the
-// same way, so that a lane's columns of W and of x are the same and x comes as it lies. Of what is
-// multiplied, halves of one kind are wanted: the sums of the two kinds are added up at the end.
+// A warp takes 8 rows of W, 128 bytes at a time (64 columns of 16 bits, 128 of 8): two loads of 16
+// bytes a lane, each four rows of 128 bytes. As the 16-row side of m16n8k16 a load of four rows is
+// eight rows of half as many columns, the halves of a row one under the other; the 8-column side
+// has the halves of four rows of x in the same way, so that a lane's columns of W and of x are the
+// same and x comes as it lies. Of what is multiplied, halves of one kind are wanted: the sums of
+// the two kinds are added up at the end.
 #pragma once
 
 #include <cstdint>
@@ -18,23 +19,39 @@ namespace headrace {
 inline constexpr int kGemvWarps = 16;  // of a block: they share the columns of K
 inline constexpr int kGemvThreads = 32 * kGemvWarps;
 inline constexpr int kGemvRowsMax = 8;      // of x
-inline constexpr int kGemvColumns = 64;     // of K, of one step of a warp
-inline constexpr int kGemvLineBytes = 128;  // the same
+inline constexpr int kGemvLineBytes = 128;  // of a row of W, of one step of a warp
 inline constexpr int kGemvHalfRows = 4;     // rows of W of one load: a tile has two such halves
 inline constexpr int kGemvTileRows = 2 * kGemvHalfRows;
-inline constexpr int kGemvXRows = 4;            // rows of x of one product
+inline constexpr int kGemvXRows = 4;   // rows of x of one product
+inline constexpr int kGemvXBytes = 2;  // of an element of x
+
+// Columns of K of one step of a warp, and the bytes of a row of x beside them.
+HEADRACE_HOST_DEVICE constexpr int gemv_columns(int weight_bytes) {
+  return kGemvLineBytes / weight_bytes;
+}
+HEADRACE_HOST_DEVICE constexpr int gemv_x_line(int weight_bytes) {
+  return gemv_columns(weight_bytes) * kGemvXBytes;
+}
 inline constexpr int kGemvLoadBytes = 32 * 16;  // of a warp; two are a step
 
-// Many rows of x that are long are multiplied in windows of so many steps of every warp, of which
-// shared memory holds two. Rows that are normalised are there whole.
-inline constexpr int kGemvWindowSteps = 2;
+// Many rows of x that are long are multiplied in windows of so many steps of every warp, 256 bytes
+// a row and warp, of which shared memory holds two. Rows that are normalised are there whole.
+HEADRACE_HOST_DEVICE constexpr int gemv_window_steps(int weight_bytes) {
+  return 256 / gemv_x_line(weight_bytes);
+}
 HEADRACE_HOST_DEVICE constexpr bool gemv_may_be_windowed(int m, bool normed) {
   return m > kGemvXRows && !normed;
 }
 
-// What a lane reads: a row of four, of W and of x, and from which byte of its 128.
+// What a lane reads: a row of four, of W and of x, and from which byte of its 128 of W.
 HEADRACE_HOST_DEVICE constexpr int gemv_row(int lane) { return lane / 8; }
 HEADRACE_HOST_DEVICE constexpr int gemv_byte(int lane) { return lane % 8 * 16; }
+// The bytes of x beside them: 16, or beside columns of 8 bits 32 as two accesses, of which half of
+// the lanes take the second one first, so that eight lanes read from all banks.
+HEADRACE_HOST_DEVICE constexpr int gemv_x_byte(int lane, int weight_bytes, int access) {
+  if (weight_bytes == kGemvXBytes) return gemv_byte(lane);
+  return lane % 8 * 32 + (access ^ (lane / 4 % 2)) * 16;
+}
 
 // From the ring's first byte, where a lane finds a step of its warp: its 16 bytes of the tile's
 // first half, and kGemvLoadBytes further on those of the second.

@@ -15,6 +15,8 @@
 namespace headrace {
 namespace {
 
+constexpr int kColumns = gemv_columns(kGemvXBytes);  // of 16-bit weights
+
 using Pair = std::array<float, 2>;     // what a register of 32 bits holds
 using Piece = std::array<Pair, 4>;     // 16 bytes
 using Loaded = std::array<Piece, 32>;  // of a warp's lanes
@@ -23,7 +25,7 @@ using Sums = std::array<std::array<float, 4>, 32>;
 // Rows of small integers, so that sums are exact.
 std::vector<float> random_rows(Rng& rng, int rows) {
   std::vector<float> values;
-  for (int i = 0; i < rows * kGemvColumns; ++i) {
+  for (int i = 0; i < rows * kColumns; ++i) {
     values.push_back(static_cast<float>(rng.below(9)) - 4.0f);
   }
   return values;
@@ -35,7 +37,7 @@ Piece piece_at(const std::vector<float>& rows, int row, int byte) {
   for (size_t pair = 0; pair < 4; ++pair) {
     for (size_t e = 0; e < 2; ++e) {
       const auto column = static_cast<size_t>(byte / 2) + 2 * pair + e;
-      piece[pair][e] = rows[static_cast<size_t>(row * kGemvColumns) + column];
+      piece[pair][e] = rows[static_cast<size_t>(row * kColumns) + column];
     }
   }
   return piece;
@@ -94,9 +96,9 @@ TEST(GemvLayout, AStepIsTheProductOfEightRowsAndFour) {
           sums[static_cast<size_t>(lane ^ 4)][static_cast<size_t>(gemv_sum(lane ^ 4) + 2 * half)];
       const int row = kGemvHalfRows * half + gemv_row(lane), x_row = gemv_sum_x_row(lane);
       float expected = 0;
-      for (int k = 0; k < kGemvColumns; ++k) {
-        expected += w[static_cast<size_t>(row * kGemvColumns + k)] *
-                    x[static_cast<size_t>(x_row * kGemvColumns + k)];
+      for (int k = 0; k < kColumns; ++k) {
+        expected += w[static_cast<size_t>(row * kColumns + k)] *
+                    x[static_cast<size_t>(x_row * kColumns + k)];
       }
       EXPECT_EQ(sum, expected) << "lane " << lane << " half " << half;
       seen.insert({row, x_row});
@@ -111,6 +113,31 @@ TEST(GemvLayout, EightLanesHaveALine) {
   for (int lane = 0; lane < 32; ++lane) {
     EXPECT_EQ(gemv_row(lane), lane / 8);
     EXPECT_EQ(gemv_byte(lane), lane % 8 * 16);
+  }
+}
+
+// Beside 128 columns of 8 bits a lane reads the 32 bytes of x of its 16 columns in two accesses; of
+// each, eight lanes read from all 32 banks.
+TEST(GemvLayout, OfEightBitColumnsALaneHasTheSameOfX) {
+  EXPECT_EQ(gemv_columns(1), 128);
+  EXPECT_EQ(gemv_x_line(1), 256);
+  for (int lane = 0; lane < 32; ++lane) {
+    EXPECT_EQ(gemv_x_byte(lane, kGemvXBytes, 0), gemv_byte(lane));
+    std::set<int> of_lane;
+    for (const int access : {0, 1}) of_lane.insert(gemv_x_byte(lane, 1, access));
+    const int first = kGemvXBytes * gemv_byte(lane);
+    EXPECT_EQ(of_lane, (std::set<int>{first, first + 16}));
+  }
+  for (const int access : {0, 1}) {
+    for (int eight = 0; eight < 32; eight += 8) {
+      std::set<int> banks;
+      for (int lane = eight; lane < eight + 8; ++lane) {
+        for (int word = 0; word < 4; ++word) {
+          banks.insert((gemv_x_byte(lane, 1, access) / 4 + word) % 32);
+        }
+      }
+      EXPECT_EQ(banks.size(), 32u);
+    }
   }
 }
 
@@ -141,10 +168,17 @@ TEST(GemvPlan, EveryTileHasABlockAndEverySumAPlace) {
                              {1, 512},
                              {4097, 576}}) {
     for (const int64_t m : {1, 4, 8}) {
-      for (const bool gated : {false, true}) {
+      for (const int form : {0, 1, 2, 3}) {
+        const bool gated = form % 2 == 1;
+        const int weight_bytes = form < 2 ? 2 : 1;
         SCOPED_TRACE(std::to_string(m) + " " + std::to_string(n) + " " + std::to_string(k));
-        const GemvPlan plan = plan_gemv(
-            {.m = m, .n = 2 * n, .k = k, .gated = gated, .normed = k <= 4096}, kMultiprocessors);
+        const GemvPlan plan = plan_gemv({.m = m,
+                                         .n = 2 * n,
+                                         .k = k,
+                                         .gated = gated,
+                                         .normed = k <= 4096,
+                                         .weight_bytes = weight_bytes},
+                                        kMultiprocessors);
         const int64_t outputs = gated ? n : 2 * n, rows = gated ? kGemvHalfRows : kGemvTileRows;
         ASSERT_GT(plan.blocks, 0);
         EXPECT_GE(plan.tiles * rows, outputs);
@@ -157,11 +191,12 @@ TEST(GemvPlan, EveryTileHasABlockAndEverySumAPlace) {
         const int64_t rounds = (share + plan.round_tiles - 1) / plan.round_tiles;
         const int64_t sums = 4 * gemv_sum_index(kGemvWarps, 0, plan.round_tiles * kGemvTileRows, 0,
                                                 static_cast<int>(m));
-        const int64_t steps = (k + kGemvWarps * kGemvColumns - 1) / (kGemvWarps * kGemvColumns);
+        const int64_t columns = kGemvWarps * gemv_columns(weight_bytes);
+        const int64_t steps = (k + columns - 1) / columns;
         EXPECT_GE(plan.windows * plan.window_steps, steps);
         EXPECT_TRUE(plan.windows == 1 || rounds == 1);
         const int64_t rows_of_x =
-            plan.windows == 1 ? 2 * m * k : 4 * m * plan.window_steps * kGemvWarps * kGemvColumns;
+            plan.windows == 1 ? 2 * m * k : 4 * m * plan.window_steps * columns;
         EXPECT_GE(plan.shared_bytes,
                   gemv_ring_offset(plan.ahead, 0, 0) + rows_of_x + sums * (rounds > 1 ? 2 : 1));
       }

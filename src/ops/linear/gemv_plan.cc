@@ -22,13 +22,15 @@ struct Windows {
   int64_t count, steps, bytes;  // of x: a warp's steps of each, all in shared memory at a time
 };
 Windows windows_of(const FusedProduct& product) {
-  const int64_t steps = divided_up(product.k, int64_t{kGemvColumns} * kGemvWarps);
+  const int64_t steps =
+      divided_up(product.k, int64_t{gemv_columns(product.weight_bytes)} * kGemvWarps);
   const int64_t bytes = 2 * product.m * product.k;
   if (!gemv_may_be_windowed(static_cast<int>(product.m), product.normed) || bytes <= kRowsAtOnce) {
     return {1, steps, bytes};
   }
-  return {divided_up(steps, kGemvWindowSteps), kGemvWindowSteps,
-          2 * product.m * kGemvWindowSteps * kGemvWarps * kGemvLineBytes};
+  const int window_steps = gemv_window_steps(product.weight_bytes);
+  return {divided_up(steps, window_steps), window_steps,
+          2 * product.m * window_steps * kGemvWarps * gemv_x_line(product.weight_bytes)};
 }
 
 }  // namespace

@@ -6,6 +6,7 @@
 
 #include "ops/linear/blocks.h"
 #include "ops/linear/blocks_wide.h"
+#include "ops/linear/float8.h"
 #include "ops/linear/linear_cpu.h"
 
 namespace headrace {
@@ -89,6 +90,7 @@ const KernelSet<LinearArgs>& linear_kernels() {
 int64_t linear_workspace_bytes(int64_t m, const LinearWeight& weight) {
   if (weight.on_cpu()) return linear_cpu_workspace_bytes(m, weight);
   const int64_t library = linear_cuda_workspace_bytes();
+  if (weight.is_matrix_of(DType::kF8)) return library + float8_workspace_bytes(m, weight);
   if (weight.is_matrix()) return library;
   const bool invariant = weight.device().traits().batch_invariant;
   const int64_t arranged = arranged_bytes(m, weight);
@@ -106,6 +108,7 @@ OpCost op_cost(const LinearArgs& args) {
           .bytes = args.weight->packed_bytes() + bytes_of(args.x) + bytes_of(args.y) + sums,
           .flops = 2 * m * n * k,
           .type = is_quantised(dtype)     ? "int8"
+                  : dtype == DType::kF8   ? "fp8"
                   : dtype == DType::kBF16 ? "bf16"
                                           : "f32"};
 }

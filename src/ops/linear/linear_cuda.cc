@@ -5,6 +5,7 @@
 #include "ops/linear/blocks.h"
 #include "ops/linear/blocks_wide.h"
 #include "ops/linear/exact.h"
+#include "ops/linear/float8.h"
 #include "ops/linear/fused.h"
 #include "ops/linear/gemv.h"
 #include "ops/linear/plain.h"
@@ -52,8 +53,14 @@ constexpr Kernel<Args> kernel(std::string_view name, Selection selection = Selec
 constexpr int kStreamedRowsMin = 5, kStreamedRowsMax = 64;
 constexpr int64_t kStreamedElementsMin = 2048 * 2048, kStreamedElementsMax = 4096 * 4096;
 
+bool float8_stream_fits(const DeviceTraits& traits, const LinearArgs& args) {
+  return args.weight->is_matrix_of(DType::kF8) && stream_fits(traits, {.linear = args});
+}
 bool stream_pays(const DeviceTraits& traits, const LinearArgs& args) {
   if (!stream_fits(traits, {.linear = args})) return false;
+  if (args.weight->is_matrix_of(DType::kF8)) {
+    return float8_streams(traits, args.x.rows());
+  }
   const int64_t rows = args.x.rows(), elements = args.weight->n() * args.weight->k();
   return traits.batch_invariant ||
          (rows >= kStreamedRowsMin && rows <= kStreamedRowsMax &&
@@ -68,6 +75,10 @@ constexpr std::array kLinear = {
     Kernel<LinearArgs>{"linear/cuda/stream", stream_pays, run_linear_stream},
     Kernel<LinearArgs>{"linear/cuda/few_rows", few_rows_pays, run_few_rows},
     Kernel<LinearArgs>{"linear/cuda/library", linear_library_fits, run_linear_library},
+    Kernel<LinearArgs>{"linear/cuda/float8_library", float8_library_fits, run_float8_library},
+    Kernel<LinearArgs>{"linear/cuda/float8_stream_any_rows", float8_stream_fits, run_linear_stream,
+                       Selection::kByName},
+    Kernel<LinearArgs>{"linear/cuda/float8_any", float8_any_fits, run_float8_any},
     Kernel<LinearArgs>{"linear/cuda/exact", exact_fits, run_exact},
     Kernel<LinearArgs>{"linear/cuda/exact_any", exact_any_fits, run_exact_any},
     Kernel<LinearArgs>{"linear/cuda/blocks_wide", blocks_wide_pay, run_blocks_wide},
@@ -92,7 +103,10 @@ StreamArgs stream_args(const GatedLinearArgs& args) {
 // Alone it is as fast as the library's product without the activation; inside a step the two of
 // them are ahead (docs/kernels/notebook/linear.md).
 bool gated_stream_pays(const DeviceTraits& traits, const GatedLinearArgs& args) {
-  return traits.batch_invariant && can_be_fused(args) && stream_fits(traits, stream_args(args));
+  const bool few_of_float8 =
+      args.weight->is_matrix_of(DType::kF8) && float8_streams(traits, args.x.rows());
+  return (traits.batch_invariant || few_of_float8) && can_be_fused(args) &&
+         stream_fits(traits, stream_args(args));
 }
 void run_gated_stream(OpContext& context, const GatedLinearArgs& args) {
   run_stream(context, stream_args(args));
@@ -137,6 +151,7 @@ constexpr std::array kGatedLinear = {
 constexpr std::array kNormLinear = {
     kernel<NormLinearArgs, resident_pays, run_resident>("norm_linear/cuda/resident"),
     kernel<NormLinearArgs, gemv_pays, run_gemv>("norm_linear/cuda/gemv"),
+    Kernel<NormLinearArgs>{"norm_linear/cuda/float8", norm_float8_fits, run_norm_float8},
     kernel<NormLinearArgs, resident_fits, run_resident>("norm_linear/cuda/resident_any_rows",
                                                         Selection::kByName),
     kernel<NormLinearArgs, gemv_fits, run_gemv>("norm_linear/cuda/gemv_any_size",
@@ -145,6 +160,8 @@ constexpr std::array kNormLinear = {
 constexpr std::array kNormGatedLinear = {
     kernel<NormGatedLinearArgs, resident_pays, run_resident>("norm_gated_linear/cuda/resident"),
     kernel<NormGatedLinearArgs, gemv_pays, run_gemv>("norm_gated_linear/cuda/gemv"),
+    Kernel<NormGatedLinearArgs>{"norm_gated_linear/cuda/float8", norm_gated_float8_fits,
+                                run_norm_gated_float8},
     kernel<NormGatedLinearArgs, resident_fits, run_resident>(
         "norm_gated_linear/cuda/resident_any_rows", Selection::kByName),
     kernel<NormGatedLinearArgs, gemv_fits, run_gemv>("norm_gated_linear/cuda/gemv_any_size",

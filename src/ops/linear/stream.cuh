@@ -1,7 +1,7 @@
 // The kernel of stream.h.
-//   x [M, K], W [N, K] of T, 16 bits; sums in f32; y [M, N] of T or f32
+//   x [M, K], W [N, K] of Operand, 16 bits or FP8; sums in f32; y [M, N] of T, 16 bits, or f32
 // A block multiplies a tile of kTileRows rows of W with up to 64 or 128 rows of x (one or two
-// warpgroups): D [x rows, W rows] = x W^T, 64 columns of K a step. One thread keeps a ring of such
+// warpgroups): D [x rows, W rows] = x W^T, 128 bytes of K a step. One thread keeps a ring of such
 // steps full with the copy engine, two boxes of W and one of x each; the ring's first round of W is
 // asked for before the kernels before this one have ended. Rows of x that are not there are
 // whatever the ring held: a row of D depends on its row of x alone, and theirs are not stored.
@@ -18,6 +18,7 @@
 #include "gpu/overlapped_launch.cuh"
 #include "gpu/tma.cuh"
 #include "gpu/wgmma.cuh"
+#include "gpu/wgmma_float8.cuh"
 #include "ops/cuda_launch.cuh"
 #include "ops/linear/stream.h"
 #include "ops/rows/activation_cuda.cuh"
@@ -25,6 +26,7 @@
 namespace headrace::gpu {
 
 constexpr int kStreamRowBytes = 2 * kStreamColumns;
+constexpr int kStreamProductBytes = 32;  // of K, of one product
 constexpr int kStreamStagesMax = 12;
 constexpr int kStreamGroupRows = 64;  // rows of x of a warpgroup
 constexpr int kStreamPad = 8;         // floats after a row of sums: other banks for the next
@@ -33,9 +35,11 @@ struct StreamArguments {
   void* y;
   int64_t y_stride;  // elements
   const float* bias;
-  int32_t m, n_out;     // rows of x from here on, columns of y
-  int32_t second_half;  // row of W of the second half of a tile, relative to the first
-  int32_t steps;        // of K, in all
+  const float* x_scales;        // of FP8, by row of x from here on; else null
+  const float* w_scales;        // by row of W
+  int32_t m, n_out;             // rows of x from here on, columns of y
+  int32_t second_half;          // row of W of the second half of a tile, relative to the first
+  int32_t steps, step_columns;  // of K, in all, and of one
   int32_t tiles, stages;
   int32_t stage_bytes;
   Activation activation;
@@ -124,12 +128,12 @@ class StreamProducer {
     std::byte* to = stage(i);
     Barrier& full = barriers_.full[i];
     full.arrive_expecting(static_cast<uint32_t>(args_.stage_bytes));
-    const int32_t row = tile_row(tile), column = step * kStreamColumns;
+    const int32_t row = tile_row(tile), column = step * args_.step_columns;
     copy_box(to, weight_, full, column, row);
     copy_box(to + Shape::kWeightBytes / 2, weight_, full, column, row + args_.second_half);
   }
   __device__ void load_x(int32_t i, int32_t step) {
-    copy_box(stage(i) + Shape::kWeightBytes, x_, barriers_.full[i], step * kStreamColumns, 0);
+    copy_box(stage(i) + Shape::kWeightBytes, x_, barriers_.full[i], step * args_.step_columns, 0);
   }
 
   StreamBarriers& barriers_;
@@ -167,6 +171,16 @@ template <class T>
 __device__ __forceinline__ void finish_stream_pair(const StreamArguments& args, int32_t row,
                                                    int32_t column, float2 sums, float2 up) {
   if (row >= args.m || column >= args.n_out) return;
+  if (args.x_scales != nullptr) {
+    const float of_row = args.x_scales[row];
+    const int32_t next = min(column + 1, args.n_out - 1);
+    sums.x *= of_row * args.w_scales[column];
+    sums.y *= of_row * args.w_scales[next];
+    if (args.gated) {
+      up.x *= of_row * args.w_scales[args.n_out + column];
+      up.y *= of_row * args.w_scales[args.n_out + next];
+    }
+  }
   if (args.bias != nullptr) {
     const int32_t next = min(column + 1, args.n_out - 1);
     sums.x += args.bias[column];
@@ -187,7 +201,7 @@ __device__ __forceinline__ void finish_stream_pair(const StreamArguments& args, 
   }
 }
 
-template <class T, int kTileRows, int kGroups>
+template <class T, class Operand, int kTileRows, int kGroups>
 class StreamConsumer {
   using Shape = StreamShape<kTileRows, kGroups>;
   static constexpr int kHalfSums = Shape::kSums / 2;
@@ -216,9 +230,9 @@ class StreamConsumer {
       pin(sums_);
       products_fence();
 #pragma unroll
-      for (int k = 0; k < kStreamColumns; k += 16) {
-        Product<T, kTileRows>::shared(sums_, kLayout.at(x + 2 * k), kLayout.at(weight + 2 * k),
-                                      i > 0 || k > 0);
+      for (int k = 0; k < kStreamRowBytes; k += kStreamProductBytes) {
+        Product<Operand, kTileRows>::shared(sums_, kLayout.at(x + k), kLayout.at(weight + k),
+                                            i > 0 || k > 0);
       }
       products_commit();
       products_wait<1>();
@@ -301,7 +315,7 @@ __device__ void add_up_cluster(const StreamArguments& args, const float* left, i
   }
 }
 
-template <class T, int kTileRows, int kGroups>
+template <class T, class Operand, int kTileRows, int kGroups>
 __global__ void __launch_bounds__(StreamShape<kTileRows, kGroups>::kThreads, 1)
     linear_stream(const __grid_constant__ CUtensorMap weight, const __grid_constant__ CUtensorMap x,
                   const __grid_constant__ StreamArguments args, int32_t splits) {
@@ -332,7 +346,7 @@ __global__ void __launch_bounds__(StreamShape<kTileRows, kGroups>::kThreads, 1)
     }
   } else {
     wait_for_earlier_kernels();  // in every thread that reads what they wrote
-    StreamConsumer<T, kTileRows, kGroups> consumer(barriers, ring, args);
+    StreamConsumer<T, Operand, kTileRows, kGroups> consumer(barriers, ring, args);
     for (int32_t tile = first_tile; tile < args.tiles; tile += tile_step) {
       consumer.multiply(range.count);
       if (splits == 1) consumer.store(tile);

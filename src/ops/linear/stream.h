@@ -7,7 +7,10 @@
 
 namespace headrace {
 
-inline constexpr int32_t kStreamColumns = 64;  // of K, a step: rows of 128 bytes
+struct Float8Rows;  // float8.h
+
+inline constexpr int32_t kStreamColumns =
+    64;  // of K, a step: rows of 128 bytes (of FP8 twice that)
 
 // How W [N, K] is cut into thread blocks. It depends on N, K and the device alone, never on M: a
 // row of y has one order of arithmetic, whatever stands beside it.
@@ -27,7 +30,9 @@ inline constexpr int32_t kStreamRowsMax = 128;
 struct StreamArgs {
   LinearArgs linear;  // y: [M, N], gated [M, N / 2]
   const Activation* gate = nullptr;
+  const Float8Rows* rows = nullptr;  // of x, where they are there already
 };
+// W is of x's type; of FP8 rows of x become FP8 first (float8.h), and the products are of FP8.
 bool stream_fits(const DeviceTraits& traits, const StreamArgs& args);
 void run_stream(OpContext& context, const StreamArgs& args);
 

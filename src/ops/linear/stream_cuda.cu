@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "ops/linear/float8.h"
 #include "ops/linear/stream.cuh"
 #include "ops/tensor_map.cuh"
 
@@ -18,24 +19,32 @@ constexpr int32_t kSharedMax = 227 << 10;
 
 int64_t divided_up(int64_t a, int64_t b) { return (a + b - 1) / b; }
 
-template <class T>
-CUtensorMap matrix_map(DType dtype, const T* base, int64_t rows, int64_t columns, int64_t row_bytes,
-                       int32_t box_rows) {
+// Rows of x as products take them.
+struct StreamRows {
+  ConstTensorView x;  // of W's type
+  const float* scales = nullptr;
+};
+
+CUtensorMap matrix_map(DType dtype, const std::byte* base, int64_t rows, int64_t columns,
+                       int64_t row_bytes, int32_t box_rows) {
   const cuuint64_t sizes[] = {static_cast<cuuint64_t>(columns), static_cast<cuuint64_t>(rows)};
   const cuuint64_t strides[] = {static_cast<cuuint64_t>(row_bytes)};
-  const cuuint32_t box[] = {kStreamColumns, static_cast<cuuint32_t>(box_rows)};
+  const cuuint32_t box[] = {
+      static_cast<cuuint32_t>(gpu::kStreamRowBytes / dtype_info(dtype).block_bytes),
+      static_cast<cuuint32_t>(box_rows)};
   return gpu::make_tensor_map({dtype, base, sizes, strides, box, kStreamColumns});
 }
 
 // Rows [first, first + count) of x.
-template <class T, int kTile, int kGroups>
-void launch_rows(OpContext& context, const StreamArgs& args, const StreamPlan& plan, int64_t first,
-                 int64_t count) {
+template <class T, class Operand, int kTile, int kGroups>
+void launch_rows(OpContext& context, const StreamArgs& args, const StreamRows& rows,
+                 const StreamPlan& plan, int64_t first, int64_t count) {
   using Shape = gpu::StreamShape<kTile, kGroups>;
   const LinearArgs& linear = args.linear;
   const bool gated = args.gate != nullptr;
   const int64_t n = linear.weight->n(), k = linear.weight->k();
   const auto box_rows = static_cast<int32_t>(divided_up(count, 8) * 8);
+  constexpr int32_t kColumns = gpu::kStreamRowBytes / static_cast<int32_t>(sizeof(Operand));
   const int32_t x_bytes = box_rows * gpu::kStreamRowBytes;
   const int32_t stage_bytes = Shape::kWeightBytes + x_bytes;
   // Products read all rows of a warpgroup, past those of the last step.
@@ -49,10 +58,13 @@ void launch_rows(OpContext& context, const StreamArgs& args, const StreamPlan& p
       .y = linear.y.data + first * linear.y.row_stride,
       .y_stride = linear.y.row_stride / dtype_info(linear.y.dtype).block_bytes,
       .bias = linear.bias,
+      .x_scales = rows.scales == nullptr ? nullptr : rows.scales + first,
+      .w_scales = linear.weight->row_scales(),
       .m = static_cast<int32_t>(count),
       .n_out = static_cast<int32_t>(linear.y.columns()),
       .second_half = static_cast<int32_t>(gated ? n / 2 : Shape::kHalfRows),
-      .steps = static_cast<int32_t>(divided_up(k, kStreamColumns)),
+      .steps = static_cast<int32_t>(divided_up(k, kColumns)),
+      .step_columns = kColumns,
       .tiles = plan.tiles,
       .stages = stages,
       .stage_bytes = stage_bytes,
@@ -62,46 +74,63 @@ void launch_rows(OpContext& context, const StreamArgs& args, const StreamPlan& p
       .gated = gated};
   const ConstTensorView weight = linear.weight->matrix();
   gpu::check_launch(gpu::launch_overlapped(
-      gpu::linear_stream<T, kTile, kGroups>,
+      gpu::linear_stream<T, Operand, kTile, kGroups>,
       {.blocks = static_cast<unsigned>(plan.clusters * plan.splits),
        .threads = Shape::kThreads,
        .shared_bytes = ring + tail,
        .cluster = plan.splits},
       gpu::stream_of(context),
       matrix_map(weight.dtype, weight.data, n, k, weight.row_stride, Shape::kHalfRows),
-      matrix_map(weight.dtype, linear.x.data + first * linear.x.row_stride, count, k,
-                 linear.x.row_stride, box_rows),
+      matrix_map(weight.dtype, rows.x.data + first * rows.x.row_stride, count, k, rows.x.row_stride,
+                 box_rows),
       arguments, plan.splits));
 }
 
-template <class T, int kTile>
-void launch_all(OpContext& context, const StreamArgs& args, const StreamPlan& plan) {
+template <class T, class Operand, int kTile>
+void launch_all(OpContext& context, const StreamArgs& args, const StreamRows& rows,
+                const StreamPlan& plan) {
   const int64_t m = args.linear.x.rows();
   for (int64_t first = 0; first < m; first += kStreamRowsMax) {
     const int64_t count = std::min<int64_t>(kStreamRowsMax, m - first);
     if (count <= gpu::kStreamGroupRows) {
-      launch_rows<T, kTile, 1>(context, args, plan, first, count);
+      launch_rows<T, Operand, kTile, 1>(context, args, rows, plan, first, count);
     } else {
-      launch_rows<T, kTile, 2>(context, args, plan, first, count);
+      launch_rows<T, Operand, kTile, 2>(context, args, rows, plan, first, count);
     }
   }
 }
 
-template <class T>
-void launch_plan(OpContext& context, const StreamArgs& args) {
+template <class T, class Operand>
+void launch_plan(OpContext& context, const StreamArgs& args, const StreamRows& rows) {
   const StreamPlan plan = plan_stream(args.linear.weight->n(), args.linear.weight->k(),
                                       args.gate != nullptr, context.device.traits().sm_count);
   switch (plan.tile_rows) {
     case 112:
-      return launch_all<T, 112>(context, args, plan);
+      return launch_all<T, Operand, 112>(context, args, rows, plan);
     case 128:
-      return launch_all<T, 128>(context, args, plan);
+      return launch_all<T, Operand, 128>(context, args, rows, plan);
     case 96:
-      return launch_all<T, 96>(context, args, plan);
+      return launch_all<T, Operand, 96>(context, args, rows, plan);
     default:
       CHECK(plan.tile_rows == 64);
-      return launch_all<T, 64>(context, args, plan);
+      return launch_all<T, Operand, 64>(context, args, rows, plan);
   }
+}
+
+template <class T>
+void launch_type(OpContext& context, const StreamArgs& args) {
+  const ConstTensorView& x = args.linear.x;
+  if (!args.linear.weight->is_matrix_of(DType::kF8)) {
+    return launch_plan<T, T>(context, args, {.x = x});
+  }
+  if (args.rows != nullptr) {
+    return launch_plan<T, __nv_fp8_e4m3>(context, args,
+                                         {.x = args.rows->numbers, .scales = args.rows->scales});
+  }
+  const Workspace::Mark mark(context.workspace);
+  const Float8Rows rows = make_float8_rows(
+      context, x, context.workspace.take(float8_rows_bytes(x.rows(), x.columns())));
+  launch_plan<T, __nv_fp8_e4m3>(context, args, {.x = rows.numbers, .scales = rows.scales});
 }
 
 }  // namespace
@@ -109,8 +138,10 @@ void launch_plan(OpContext& context, const StreamArgs& args) {
 bool stream_fits(const DeviceTraits& traits, const StreamArgs& args) {
   const LinearArgs& linear = args.linear;
   const DType dtype = linear.x.dtype;
+  const bool float8 = linear.weight->is_matrix_of(DType::kF8);
   return traits.kind == DeviceKind::kCuda && traits.compute_capability == 90 &&
-         (dtype == DType::kBF16 || dtype == DType::kF16) && linear.weight->is_matrix_of(dtype) &&
+         (dtype == DType::kBF16 || dtype == DType::kF16) &&
+         (float8 || linear.weight->is_matrix_of(dtype)) &&
          (linear.y.dtype == dtype || linear.y.dtype == DType::kF32) &&
          gpu::whole_accesses(dtype, linear.x.columns()) && gpu::rows_aligned(linear.x) &&
          gpu::rows_aligned(linear.weight->matrix()) && gpu::rows_aligned(linear.y) &&
@@ -118,8 +149,8 @@ bool stream_fits(const DeviceTraits& traits, const StreamArgs& args) {
 }
 
 void run_stream(OpContext& context, const StreamArgs& args) {
-  if (args.linear.x.dtype == DType::kF16) return launch_plan<__half>(context, args);
-  launch_plan<__nv_bfloat16>(context, args);
+  if (args.linear.x.dtype == DType::kF16) return launch_type<__half>(context, args);
+  launch_type<__nv_bfloat16>(context, args);
 }
 
 }  // namespace headrace

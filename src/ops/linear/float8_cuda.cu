@@ -1,0 +1,394 @@
+#include "ops/linear/float8.h"
+
+#include "gpu/float8.cuh"
+#include "gpu/reduce.cuh"
+#include "ops/cuda_launch.cuh"
+#include "ops/linear/stream.h"
+#include "ops/rows/activation.h"
+#include "tensor/gemm_library.h"
+
+namespace headrace {
+namespace {
+
+// ---- rows of x ----------------------------------------------------------------------------------
+
+constexpr int kRowThreads = 256;
+constexpr int kPiece = 8;  // elements of an access
+constexpr int kHeld = 4;   // accesses of a row that a thread keeps in registers: 8,192 columns
+
+template <class T>
+struct RowsIn {
+  gpu::RowsOf<T> x;               // written where there is a residual
+  gpu::RowsOf<const T> residual;  // as of RmsNormArgs, or no data
+  const float* norm;              // [K], or null: rows as they are
+  uint8_t* numbers;               // [M, K]
+  float* scales;                  // [M]
+  int32_t k;
+  float eps, residual_scale;
+};
+
+// The largest of all threads, NaN if one has it, on every thread.
+__device__ __forceinline__ float largest_of_block(float largest) {
+  constexpr int kWarps = kRowThreads / gpu::kWarpThreads;
+  __shared__ float of_warp[kWarps];
+#pragma unroll
+  for (int distance = gpu::kWarpThreads / 2; distance > 0; distance /= 2) {
+    largest = gpu::max_or_nan(largest, __shfl_xor_sync(0xffffffffu, largest, distance));
+  }
+  if (threadIdx.x % gpu::kWarpThreads == 0) of_warp[threadIdx.x / gpu::kWarpThreads] = largest;
+  __syncthreads();
+#pragma unroll
+  for (int warp = 0; warp < kWarps; ++warp) largest = gpu::max_or_nan(largest, of_warp[warp]);
+  return largest;
+}
+
+// A block's row: pieces of it in registers, those that find no room read again.
+template <class T, bool kNormed>
+class Float8Row {
+  using Piece = gpu::Vector<T, kPiece>;
+  using Weights = gpu::Vector<float, kPiece>;
+  static constexpr int kStep = kRowThreads * kPiece;
+
+ public:
+  __device__ Float8Row(const RowsIn<T>& args, int64_t row)
+      : args_(args),
+        x_(args.x.row(row)),
+        residual_(args.residual.data == nullptr ? nullptr : args.residual.row(row)),
+        first_(static_cast<int32_t>(threadIdx.x) * kPiece) {}
+
+  __device__ void read() {
+    float squares = 0.0f;
+    for_each([&](Piece& piece, int32_t at) {
+      if constexpr (!kNormed) return;
+      if (residual_ != nullptr) add_residual(piece, at);
+#pragma unroll
+      for (int e = 0; e < kPiece; ++e) {
+        const float x = gpu::to_float(piece.values[e]);
+        squares += x * x;
+      }
+    });
+    if constexpr (kNormed) {
+      const float mean = gpu::block_sum<kRowThreads>(squares) / static_cast<float>(args_.k);
+      factor_ = rsqrtf(mean + args_.eps);
+    }
+    again_ = true;
+  }
+  // |the largest number| of the row.
+  __device__ float largest() {
+    float largest = 0.0f;
+    for_each([&](Piece& piece, int32_t at) {
+      normalise(piece, at);
+#pragma unroll
+      for (int e = 0; e < kPiece; ++e) {
+        largest = gpu::max_or_nan(largest, fabsf(gpu::to_float(piece.values[e])));
+      }
+    });
+    return largest_of_block(largest);
+  }
+  __device__ void store(uint8_t* out, float factor) {
+    for_each([&](Piece& piece, int32_t at) {
+      if (at >= held_end()) normalise(piece, at);
+      float scaled[kPiece];
+#pragma unroll
+      for (int e = 0; e < kPiece; ++e) scaled[e] = gpu::to_float(piece.values[e]) * factor;
+      *reinterpret_cast<uint2*>(out + at) = {
+          gpu::to_e4m3(scaled[0], scaled[1], scaled[2], scaled[3]),
+          gpu::to_e4m3(scaled[4], scaled[5], scaled[6], scaled[7])};
+    });
+  }
+
+ private:
+  static __device__ constexpr int32_t held_end() { return kHeld * kStep; }
+
+  // body(piece, its column) of this thread's pieces.
+  template <class Body>
+  __device__ __forceinline__ void for_each(const Body& body) {
+#pragma unroll
+    for (int i = 0; i < kHeld; ++i) {
+      const int32_t at = first_ + i * kStep;
+      if (at >= args_.k) break;
+      if (!again_) held_[i] = Piece::load(x_ + at);
+      body(held_[i], at);
+    }
+#pragma unroll 1
+    for (int32_t at = first_ + held_end(); at < args_.k; at += kStep) {
+      Piece piece = Piece::load(x_ + at);
+      body(piece, at);
+    }
+  }
+  __device__ __forceinline__ void add_residual(Piece& piece, int32_t at) {
+    const Piece added = Piece::load(residual_ + at);
+#pragma unroll
+    for (int e = 0; e < kPiece; ++e) {
+      piece.values[e] = gpu::from_float<T>(gpu::to_float(piece.values[e]) +
+                                           args_.residual_scale * gpu::to_float(added.values[e]));
+    }
+    piece.store(x_ + at);
+  }
+  // As rms_norm does, rounded to T.
+  __device__ __forceinline__ void normalise(Piece& piece, int32_t at) const {
+    if constexpr (!kNormed) return;
+    const Weights weights = Weights::load(args_.norm + at);
+#pragma unroll
+    for (int e = 0; e < kPiece; ++e) {
+      piece.values[e] =
+          gpu::from_float<T>(gpu::to_float(piece.values[e]) * factor_ * weights.values[e]);
+    }
+  }
+
+  const RowsIn<T>& args_;
+  T* const x_;
+  const T* const residual_;
+  const int32_t first_;
+  Piece held_[kHeld];
+  float factor_ = 1.0f;
+  bool again_ = false;
+};
+
+// A block a row.
+template <class T, bool kNormed>
+__global__ void __launch_bounds__(kRowThreads) float8_row(RowsIn<T> args) {
+  const int64_t row = blockIdx.x;
+  gpu::let_next_kernel_start();
+  gpu::wait_for_earlier_kernels();
+  Float8Row<T, kNormed> values(args, row);
+  values.read();
+  const float largest = values.largest();
+  const float scale = largest == 0.0f ? 1.0f : largest / gpu::kE4m3Max;
+  if (threadIdx.x == 0) args.scales[row] = scale;
+  values.store(args.numbers + row * args.k, 1.0f / scale);
+}
+
+// ---- any ----------------------------------------------------------------------------------------
+
+constexpr int kAnyWarps = 4;
+
+template <class T, class Y>
+struct AnyArguments {
+  gpu::RowsOf<const T> x;
+  const uint8_t* weight;  // [N, K]
+  const float* scales;    // [N]
+  const float* bias;      // [N], or null
+  gpu::RowsOf<Y> y;
+  int32_t m, n, k;
+  bool accumulates;
+};
+
+// A warp an element of y.
+template <class T, class Y>
+__global__ void __launch_bounds__(kAnyWarps* gpu::kWarpThreads)
+    float8_element(AnyArguments<T, Y> args) {
+  gpu::let_next_kernel_start();
+  gpu::wait_for_earlier_kernels();
+  const int lane = static_cast<int>(threadIdx.x) % gpu::kWarpThreads;
+  const int64_t element = static_cast<int64_t>(blockIdx.x) * kAnyWarps +
+                          static_cast<int64_t>(threadIdx.x) / gpu::kWarpThreads;
+  if (element >= static_cast<int64_t>(args.m) * args.n) return;
+  const auto row = static_cast<int32_t>(element / args.n);
+  const auto column = static_cast<int32_t>(element % args.n);
+  const T* x = args.x.row(row);
+  const auto* weight =
+      reinterpret_cast<const __nv_fp8_e4m3*>(args.weight + static_cast<int64_t>(column) * args.k);
+  float sum = 0.0f;
+  for (int32_t i = lane; i < args.k; i += gpu::kWarpThreads) {
+    sum = fmaf(gpu::to_float(x[i]), static_cast<float>(weight[i]), sum);
+  }
+  sum = gpu::warp_sum(sum);
+  if (lane != 0) return;
+  sum *= args.scales[column];
+  Y& y = args.y.row(row)[column];
+  if (args.bias != nullptr) sum += args.bias[column];
+  if (args.accumulates) sum += gpu::to_float(y);
+  y = gpu::from_float<Y>(sum);
+}
+
+// ---- the library --------------------------------------------------------------------------------
+
+template <class Y>
+__global__ void __launch_bounds__(256)
+    add_bias(gpu::RowsOf<Y> y, const float* bias, int32_t columns, int64_t elements) {
+  gpu::let_next_kernel_start();
+  gpu::wait_for_earlier_kernels();
+  const int64_t i = static_cast<int64_t>(blockIdx.x) * 256 + threadIdx.x;
+  if (i >= elements) return;
+  Y& value = y.row(i / columns)[i % columns];
+  value = gpu::from_float<Y>(gpu::to_float(value) + bias[i % columns]);
+}
+
+bool float8_types(const DeviceTraits& traits, const LinearArgs& args) {
+  const DType dtype = args.x.dtype;
+  return traits.kind == DeviceKind::kCuda && args.weight->is_matrix_of(DType::kF8) &&
+         (dtype == DType::kBF16 || dtype == DType::kF16) &&
+         (args.y.dtype == dtype || args.y.dtype == DType::kF32);
+}
+
+// body(ElementType<T>(), ElementType<Y>()) for the types of x and y.
+template <class Body>
+void with_types(const LinearArgs& args, const Body& body) {
+  const auto with_y = [&]<class T>(gpu::ElementType<T> of_x) {
+    if (args.y.dtype == DType::kF32) return body(of_x, gpu::ElementType<float>());
+    body(of_x, of_x);
+  };
+  if (args.x.dtype == DType::kF16) return with_y(gpu::ElementType<__half>());
+  with_y(gpu::ElementType<__nv_bfloat16>());
+}
+
+template <bool kNormed>
+Float8Rows start_rows(OpContext& context, const ConstTensorView& x, const RmsNormArgs* norm,
+                      std::byte* memory) {
+  const int64_t m = x.rows(), k = x.columns();
+  auto* const scales =
+      reinterpret_cast<float*>(memory + float8_rows_bytes(m, k) - float8_rows_bytes(m, 0));
+  const auto start = [&]<class T>(gpu::ElementType<T>) {
+    const TensorView rows(const_cast<std::byte*>(x.data), x.dtype, x.shape, x.row_stride);
+    RowsIn<T> arguments{.x = gpu::rows_of<T>(rows),
+                        .residual = {},
+                        .norm = nullptr,
+                        .numbers = reinterpret_cast<uint8_t*>(memory),
+                        .scales = scales,
+                        .k = static_cast<int32_t>(k),
+                        .eps = 0.0f,
+                        .residual_scale = 1.0f};
+    if (norm != nullptr) {
+      arguments.residual = gpu::rows_of<T>(norm->residual);
+      arguments.norm = norm->weight;
+      arguments.eps = norm->eps;
+      arguments.residual_scale = norm->residual_scale;
+    }
+    gpu::launch(context, float8_row<T, kNormed>, static_cast<unsigned>(m), kRowThreads, arguments);
+  };
+  if (x.dtype == DType::kF16) {
+    start(gpu::ElementType<__half>());
+  } else {
+    start(gpu::ElementType<__nv_bfloat16>());
+  }
+  return {.numbers = ConstTensorView(memory, DType::kF8, Shape{m, k}), .scales = scales};
+}
+
+// REQUIRES: float8_library_fits(args)
+void run_library(OpContext& context, const LinearArgs& args, const Float8Rows& rows) {
+  const int64_t m = args.x.rows(), n = args.weight->n(), k = args.weight->k();
+  const Workspace::Mark mark(context.workspace);
+  std::byte* const workspace = context.workspace.take(GemmLibrary::kWorkspaceBytes);
+  context.device.gemm_library().value()->run(
+      context.stream,
+      {.x = rows.numbers.data,
+       .w = args.weight->matrix().data,
+       .y = args.y.data,
+       .m = m,
+       .n = n,
+       .k = k,
+       .x_stride = k,
+       .y_stride = args.y.row_stride / dtype_info(args.y.dtype).block_bytes,
+       .dtype = DType::kF8,
+       .y_dtype = args.y.dtype,
+       .x_scales = rows.scales,
+       .w_scales = args.weight->row_scales(),
+       .accumulate = args.output == LinearOutput::kAccumulate},
+      workspace);
+  if (args.bias == nullptr) return;
+  gpu::with_float_type(args.y.dtype, [&]<class Y>(gpu::ElementType<Y>) {
+    const int64_t elements = m * n;
+    gpu::launch(context, add_bias<Y>, gpu::blocks_for(elements, 256), 256, gpu::rows_of<Y>(args.y),
+                args.bias, static_cast<int32_t>(n), elements);
+  });
+}
+
+// Whether rows of x become FP8 with their norm: those that some product of FP8 takes.
+bool norm_fits(const DeviceTraits& traits, const RmsNormArgs& norm, const LinearArgs& product) {
+  const bool taken = float8_streams(traits, product.x.rows())
+                         ? stream_fits(traits, {.linear = product})
+                         : float8_library_fits(traits, product);
+  return product.weight->is_matrix_of(DType::kF8) && taken && gpu::rows_aligned(norm.x) &&
+         gpu::rows_aligned(norm.residual) && gpu::multiple_of_access(norm.weight);
+}
+
+}  // namespace
+
+Float8Rows make_float8_rows(OpContext& context, const ConstTensorView& x, std::byte* memory) {
+  return start_rows<false>(context, x, nullptr, memory);
+}
+
+Float8Rows make_float8_rows(OpContext& context, const RmsNormArgs& norm, std::byte* memory) {
+  return start_rows<true>(context, norm.x, &norm, memory);
+}
+
+bool float8_library_fits(const DeviceTraits& traits, const LinearArgs& args) {
+  return !traits.batch_invariant && float8_types(traits, args) && gpu::rows_aligned(args.x) &&
+         gpu::rows_aligned(args.y) && args.weight->device().gemm_library().value()->has_float8();
+}
+
+void run_float8_library(OpContext& context, const LinearArgs& args) {
+  const Workspace::Mark mark(context.workspace);
+  std::byte* const memory =
+      context.workspace.take(float8_rows_bytes(args.x.rows(), args.x.columns()));
+  run_library(context, args, make_float8_rows(context, args.x, memory));
+}
+
+bool norm_float8_fits(const DeviceTraits& traits, const NormLinearArgs& args) {
+  return norm_fits(traits, args.norm, args.linear);
+}
+
+void run_norm_float8(OpContext& context, const NormLinearArgs& args) {
+  const LinearArgs& linear = args.linear;
+  const Workspace::Mark mark(context.workspace);
+  const Float8Rows rows = make_float8_rows(
+      context, args.norm,
+      context.workspace.take(float8_rows_bytes(linear.x.rows(), linear.x.columns())));
+  if (float8_streams(context.device.traits(), linear.x.rows())) {
+    return run_stream(context, {.linear = linear, .rows = &rows});
+  }
+  run_library(context, linear, rows);
+}
+
+// What is multiplied where gate and up are columns of one product.
+static LinearArgs both_of(const GatedLinearArgs& args) {
+  return {.x = args.x, .weight = args.weight, .bias = args.bias, .y = args.gate_up};
+}
+
+bool norm_gated_float8_fits(const DeviceTraits& traits, const NormGatedLinearArgs& args) {
+  return args.gated.activation != Activation::kClampedSwish &&
+         norm_fits(traits, args.norm, both_of(args.gated)) && gpu::rows_aligned(args.gated.y);
+}
+
+void run_norm_gated_float8(OpContext& context, const NormGatedLinearArgs& args) {
+  const GatedLinearArgs& gated = args.gated;
+  const Workspace::Mark mark(context.workspace);
+  const Float8Rows rows = make_float8_rows(
+      context, args.norm,
+      context.workspace.take(float8_rows_bytes(gated.x.rows(), gated.x.columns())));
+  if (float8_streams(context.device.traits(), gated.x.rows())) {
+    return run_stream(
+        context,
+        {.linear = {.x = gated.x, .weight = gated.weight, .bias = gated.bias, .y = gated.y},
+         .gate = &gated.activation,
+         .rows = &rows});
+  }
+  run_library(context, both_of(gated), rows);
+  gated_activation(context,
+                   {.gate_up = gated.gate_up, .activation = gated.activation, .out = gated.y});
+}
+
+bool float8_any_fits(const DeviceTraits& traits, const LinearArgs& args) {
+  return float8_types(traits, args);
+}
+
+void run_float8_any(OpContext& context, const LinearArgs& args) {
+  with_types(args, [&]<class T, class Y>(gpu::ElementType<T>, gpu::ElementType<Y>) {
+    const AnyArguments<T, Y> arguments{
+        .x = gpu::rows_of<T>(args.x),
+        .weight = reinterpret_cast<const uint8_t*>(args.weight->matrix().data),
+        .scales = args.weight->row_scales(),
+        .bias = args.bias,
+        .y = gpu::rows_of<Y>(args.y),
+        .m = static_cast<int32_t>(args.x.rows()),
+        .n = static_cast<int32_t>(args.weight->n()),
+        .k = static_cast<int32_t>(args.weight->k()),
+        .accumulates = args.output == LinearOutput::kAccumulate};
+    const int64_t elements = int64_t{arguments.m} * arguments.n;
+    gpu::launch(context, float8_element<T, Y>, gpu::blocks_for(elements, kAnyWarps),
+                kAnyWarps * gpu::kWarpThreads, arguments);
+  });
+}
+
+}  // namespace headrace
