@@ -327,7 +327,9 @@ class DecoderLoader {
     source.unpack = options_.unpack_blocks || wanted.dense;
     const auto fast = reader->fast_type();
     const bool fits = fast && row_bytes(*fast, wanted.columns);
-    if (fits && compute_of(wanted) != LinearCompute::kFloat32 && !source.unpack) {
+    if (device_.kind() == DeviceKind::kCuda && reader->has_float8_rows()) {
+      source.quantise_to = DType::kF8;  // the numbers that the file has
+    } else if (fits && compute_of(wanted) != LinearCompute::kFloat32 && !source.unpack) {
       source.quantise_to = fast;
       if (requantised_++ == 0) first_requantised_ = source_.name_in_file(wanted.name);
     }
@@ -363,6 +365,11 @@ class DecoderLoader {
 
   void quantise_as_asked(const NamedMatrix& wanted, LinearSource& source) const {
     if (!options_.quantise_to || wanted.exact || wanted.dense) return;
+    if (options_.quantise_to == DType::kF8) {
+      // Rows are looked up in the table, which a tied head shares; what is FP8 in the file stays.
+      if (wanted.name != kTable) source.quantise_to = DType::kF8;
+      return;
+    }
     const bool head = wanted.shape == table_shape();
     source.quantise_to = quantised_type(*options_.quantise_to, head, wanted.columns);
   }

@@ -47,6 +47,9 @@ Status check_load_options(const LoadOptions& options, bool on_gpu) {
     return invalid_argument("--quantization and --dtype float32 exclude each other",
                             "quantization");
   }
+  if (options.quantise_to == DType::kF8 && !on_gpu) {
+    return invalid_argument("--quantization fp8 is of GPUs: use q8_0 on a CPU", "quantization");
+  }
   if (options.block_weights == BlockWeights::kPacked && options.dtype == DType::kF32) {
     return invalid_argument("--block-weights packed and --dtype float32 exclude each other",
                             "block-weights");

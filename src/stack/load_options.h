@@ -37,6 +37,7 @@ inline constexpr Named<std::optional<DType>> kQuantizations[] = {
     {"q8_0", DType::kQ8_0},
     {"q4_0", DType::kQ4_0},
     {"q4_k", DType::kQ4_K},
+    {"fp8", DType::kF8},
 };
 
 enum class PackedCacheUse : uint8_t {
@@ -75,7 +76,7 @@ struct LoadOptions {
   LoadFormat format = LoadFormat::kAuto;
   std::optional<DType> dtype;        // empty: the fast path of the file's types; F32: all in fp32
   int32_t activation_bits = 8;       // CPU, block types: 8 (and 16 for outliers) or 16 throughout
-  std::optional<DType> quantise_to;  // of float matrices on load: Q8_0, Q4_0, Q4_K
+  std::optional<DType> quantise_to;  // of float matrices on load: Q8_0, Q4_0, Q4_K, F8
   BlockWeights block_weights = BlockWeights::kAuto;    // GPU
   PackedCacheUse packed_cache = PackedCacheUse::kOff;  // CPU: packed weights in a file
   std::string packed_cache_folder;                     // empty: "packed" in the user's cache folder
