@@ -48,6 +48,7 @@
   OP(latent_kv, LatentKvArgs)                \
   OP(layer_norm, LayerNormArgs)              \
   OP(linear, LinearArgs)                     \
+  OP(lora_linear, LoraLinearArgs)            \
   OP(norm_gated_linear, NormGatedLinearArgs) \
   OP(norm_linear, NormLinearArgs)            \
   OP(norm_route, NormRouteArgs)              \
@@ -67,7 +68,6 @@
 #define HR_OPS(OP)                       \
   HR_OPS_ON_CUDA(OP)                     \
   OP(full_attention, FullAttentionArgs)  \
-  OP(lora_linear, LoraLinearArgs)        \
   OP(row_scatter_add, RowScatterAddArgs) \
   OP(sample, SampleArgs)                 \
   OP(token_logprobs, TokenLogprobsArgs)

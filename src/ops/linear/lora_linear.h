@@ -5,10 +5,15 @@
 // On the CPU a row's bits depend on nothing but the row and its adapter:
 //   t[r] = scale * sum of 16 lanes, of which lane l sums fma(x[k], a[r][k]) over k = l, l + 16, ...
 //   d    = fma(t[r], b[r][n], d), r ascending from d = 0, then y[n] + d
+//
+// On a GPU neither do they: t is summed in f32 in an order that follows from K, and enters the
+// second product as two numbers of the factors' type, of which the second is what the first has
+// lost (F32: as it is). Which rows have which adapter is read on the device.
 #pragma once
 
 #include <span>
 
+#include "ops/linear/lora_slot.h"
 #include "ops/op.h"
 
 namespace headrace {
@@ -33,19 +38,29 @@ struct LoraGroup {
 };
 
 struct LoraLinearArgs {
-  ConstTensorView x;                  // [M, K] f32
-  std::span<const LoraGroup> groups;  // of rows in [first_row, first_row + M), no row twice
-  int32_t first_row = 0;              // what the groups call row 0 of x and y
-  TensorView y;                       // [M, N] f32, apart from x
+  ConstTensorView x;                  // [M, K]; f32 on a CPU
+  std::span<const LoraGroup> groups;  // CPU: of rows in [first_row, first_row + M), no row twice
+  int32_t first_row = 0;              // CPU: what the groups call row 0 of x and y
+  TensorView y;                       // [M, N], apart from x; of x's type
+  // GPU, and the null device: tasks in device memory, whose rows are those of x, no row twice; the
+  // product's factors; the slots, of x's type.
+  std::span<const LoraTask> tasks = {};
+  std::span<const LoraPlace> places = {};
+  const LoraSlotsView* slots = nullptr;
 };
+inline constexpr size_t kLoraPlacesMax = 4;
 
-// Takes lora_linear_workspace_bytes(rows of all groups, ranks of all factors of one) of the
-// context's workspace for the time of the call.
+// On a CPU it takes lora_linear_workspace_bytes(rows of all groups, ranks of all factors of one) of
+// the context's workspace for the time of the call, on a GPU lora_tasks_workspace_bytes().
 void lora_linear(OpContext& context, const LoraLinearArgs& args);
 int64_t lora_linear_workspace_bytes(int64_t rows, int64_t ranks);
+// Of so many factors of a product of `columns` = K.
+int64_t lora_tasks_workspace_bytes(int64_t tasks, int64_t columns, int64_t factors,
+                                   int32_t rank_max);
 
 OpCost op_cost(const LoraLinearArgs& args);
 const KernelSet<LoraLinearArgs>& lora_linear_kernels();
 KernelTable<LoraLinearArgs> lora_linear_cpu_kernels();
+KernelTable<LoraLinearArgs> lora_linear_cuda_kernels();
 
 }  // namespace headrace
