@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "models/lora_adapter.h"
+#include "models/lora_slots.h"
 
 namespace headrace {
 
@@ -15,12 +16,28 @@ struct AdapterRows {
   std::vector<int32_t> rows;
 };
 
+// The adapters of a batch, as a pass on a device sees them.
+struct BatchAdapters {
+  std::span<const AdapterRows> rows = {};  // CPU
+  // GPU: tasks in device memory, of all rows and of those that are kept (ForwardBatch::kept).
+  const LoraSlots* slots = nullptr;
+  std::span<const LoraTask> tasks = {};
+  std::span<const LoraTask> kept_tasks = {};
+
+  bool any() const { return !rows.empty() || !tasks.empty(); }
+};
+
 // The rows that stay when a pass goes on with rows `kept` alone (ascending), by their new numbers.
 std::vector<AdapterRows> keep_adapter_rows(std::span<const AdapterRows> adapters,
                                            std::span<const int32_t> kept);
 
-// y += what the adapters add to the product `site` of rows [first, first + x.rows()).
-void add_adapters(OpContext& context, std::span<const AdapterRows> adapters, int64_t first,
-                  int32_t site, const ConstTensorView& x, const TensorView& y);
+// The same rows as tasks, for a GPU that their adapters' slots are on; what is left of `tasks` has
+// none. REQUIRES: room, which lora_tasks_max() counts
+void fill_lora_tasks(std::span<const AdapterRows> adapters, std::span<LoraTask> tasks);
+
+// y += what the adapters add to the product `site` of rows [first, first + x.rows()); on a GPU all
+// rows.
+void add_adapters(OpContext& context, const BatchAdapters& adapters, int64_t first, int32_t site,
+                  const ConstTensorView& x, const TensorView& y);
 
 }  // namespace headrace

@@ -327,7 +327,7 @@ class Decoder final : public Model {
         widths_(Widths::of(weights_.layers, device)),
         device_(device),
         activation_dtype_(activation_dtype),
-        adapter_rank_max_(options.adapter_rank_max),
+        adapter_sizes_{options.adapter_slots, options.adapter_rank_max},
         loaded_(options.layers.value_or(LayerRange{0, model_spec_.layer_count})) {}
 
   const ModelSpec& spec() const override { return model_spec_; }
@@ -388,6 +388,8 @@ class Decoder final : public Model {
   }
 
  private:
+  int64_t adapter_workspace_bytes(int64_t rows) const;
+
   const float* output_bias(const OpContext& context) const {
     const float* const bias = weights_.output_bias.data();
     if (bias == nullptr || weights_.vocabulary.ranks() == 1) return bias;
@@ -416,7 +418,7 @@ class Decoder final : public Model {
   const Widths widths_;
   const DeviceTraits device_;
   const DType activation_dtype_;
-  const int32_t adapter_rank_max_;
+  const LoraSlots::Sizes adapter_sizes_;
   const LayerRange loaded_;
 };
 
@@ -443,6 +445,13 @@ void Decoder::pack_more(int64_t bytes_min) {
   });
 }
 
+int64_t Decoder::adapter_workspace_bytes(int64_t rows) const {
+  if (device_.kind == DeviceKind::kCpu) {
+    return lora_workspace_bytes(weights_.adapter_sites, rows, adapter_sizes_.rank_max);
+  }
+  return lora_slots_workspace_bytes(weights_.adapter_sites, rows, adapter_sizes_);
+}
+
 int64_t Decoder::workspace_bytes(int32_t tokens, int32_t logit_rows, int32_t kv_length_max,
                                  int32_t thread_count) const {
   const bool with_head = weights_.output.n() > 0;
@@ -455,8 +464,7 @@ int64_t Decoder::workspace_bytes(int32_t tokens, int32_t logit_rows, int32_t kv_
     op_bytes = std::max({op_bytes, layer.mixer->op_workspace_bytes(mixed),
                          layer.feed_forward->op_workspace_bytes(fed)});
   }
-  op_bytes =
-      std::max(op_bytes, lora_workspace_bytes(weights_.adapter_sites, tokens, adapter_rank_max_));
+  op_bytes = std::max(op_bytes, adapter_workspace_bytes(tokens));
   ArenaPlaces places;
   DecoderScratch::place(places, spec_, widths_, tokens, activation_dtype_, device_);
   places.take<std::byte>(static_cast<size_t>(op_bytes));

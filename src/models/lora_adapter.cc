@@ -4,6 +4,8 @@
 #include <bit>
 #include <cmath>
 #include <cstring>
+#include <functional>
+#include <iterator>
 #include <set>
 #include <string_view>
 #include <utility>
@@ -42,15 +44,120 @@ class LoraLoader {
 
   Result<std::shared_ptr<const LoraAdapter>> load() {
     HR_RETURN_IF_ERROR(check());
-    HR_ASSIGN_OR_RETURN(adapter_->memory_, device_.allocate(bytes()));
-    std::memset(adapter_->memory_.data(), 0, static_cast<size_t>(adapter_->memory_.size()));
-    at_ = adapter_->memory_.data();
-    for (const MatrixStack& site : sites_) HR_RETURN_IF_ERROR(load_site(site));
+    HR_RETURN_IF_ERROR(options_.slots == nullptr ? load_on_cpu() : load_slot());
     adapter_->key_ = key();
     return std::shared_ptr<const LoraAdapter>(std::move(adapter_));
   }
 
  private:
+  Status load_on_cpu() {
+    adapter_->bytes_ = bytes();
+    HR_ASSIGN_OR_RETURN(adapter_->memory_, device_.allocate(adapter_->bytes_));
+    std::memset(adapter_->memory_.data(), 0, static_cast<size_t>(adapter_->memory_.size()));
+    at_ = adapter_->memory_.data();
+    for (const MatrixStack& site : sites_) HR_RETURN_IF_ERROR(load_site(site));
+    return ok_status();
+  }
+
+  // --- in a slot ---
+
+  // On a stream of its own, beside steps; a factor at a time.
+  Status load_slot() {
+    LoraSlots& slots = *options_.slots;
+    CHECK(adapter_->rank_ <= slots.sizes().rank_max && options_.dtype == slots.view().dtype);
+    HR_ASSIGN_OR_RETURN(adapter_->slot_, slots.take());
+    adapter_->slots_ = options_.slots;
+    device_.make_current();
+    upload_ = device_.create_stream();
+    std::vector<LoraScale> scales(static_cast<size_t>(slots.view().factor_count));
+    for (size_t i = 0; i < sites_.size(); ++i) {
+      const std::span<const LoraPlace> places = slots.places(static_cast<int32_t>(i));
+      for (size_t f = 0; f < places.size(); ++f) {
+        const MatrixStack::Rows& rows = sites_[i].rows[f];
+        const LoraPair* const pair = file_.find(tensor_of(rows));
+        if (pair == nullptr) continue;
+        HR_RETURN_IF_ERROR(upload_a(*pair, sites_[i], places[f]));
+        HR_RETURN_IF_ERROR(upload_b(*pair, rows, places[f]));
+        scales[static_cast<size_t>(places[f].index)] = {scale_of(*pair),
+                                                        lora_rank_tiles(pair->a.rows())};
+      }
+    }
+    return upload(slots.scales(adapter_->slot_), std::as_bytes(std::span(scales)));
+  }
+
+  Status upload_a(const LoraPair& pair, const MatrixStack& site, const LoraPlace& place) {
+    std::vector<std::byte> packed(
+        static_cast<size_t>(lora_a_bytes(options_.dtype, pair.a.rows(), site.columns)));
+    HR_RETURN_IF_ERROR(each_row_of_a(pair, site, [&](int64_t r, std::span<const float> row) {
+      pack_lora_a(options_.dtype, packed.data(), r, row);
+    }));
+    return upload(options_.slots->memory(adapter_->slot_) + place.a, packed);
+  }
+
+  Status upload_b(const LoraPair& pair, const MatrixStack::Rows& rows, const LoraPlace& place) {
+    std::vector<std::byte> packed(
+        static_cast<size_t>(lora_b_bytes(options_.dtype, pair.a.rows(), rows.count)));
+    HR_RETURN_IF_ERROR(each_row_of_b(pair, rows, [&](int64_t n, std::span<const float> row) {
+      pack_lora_b(options_.dtype, packed.data(), n, row);
+    }));
+    return upload(options_.slots->memory(adapter_->slot_) + place.b, packed);
+  }
+
+  Status upload(std::byte* to, std::span<const std::byte> from) {
+    adapter_->bytes_ += std::ssize(from);
+    upload_->copy_in(to, from.data(), std::ssize(from));
+    return upload_->synchronize();
+  }
+
+  // --- of both ---
+
+  float scale_of(const LoraPair& pair) const {
+    return static_cast<float>(pair.scale * options_.scale);
+  }
+
+  // take(r, the row's columns that the site has).
+  Status each_row_of_a(const LoraPair& pair, const MatrixStack& site,
+                       const std::function<void(int64_t, std::span<const float>)>& take) {
+    std::vector<float> row(static_cast<size_t>(pair.a.columns()));
+    for (int64_t r = 0; r < pair.a.rows(); ++r) {
+      dequantise_row(pair.a, r, row.data());
+      const std::span<const float> own = std::span(row).subspan(
+          static_cast<size_t>(site.first_column), static_cast<size_t>(site.columns));
+      HR_RETURN_IF_ERROR(check_values(pair, own));
+      take(r, own);
+    }
+    return ok_status();
+  }
+
+  // take(n, row n of the product's): row order[n] of the file's matrix.
+  Status each_row_of_b(const LoraPair& pair, const MatrixStack::Rows& rows,
+                       const std::function<void(int64_t, std::span<const float>)>& take) {
+    // An adapter's rows are in the order of Hugging Face's files, which is that of the product
+    // where a GGUF file's rows are turned round.
+    const bool in_order = rows.order.empty() || (options_.rows_interleaved && !file_.rows_as_gguf);
+    std::vector<float> row(static_cast<size_t>(pair.a.rows()));
+    for (int64_t n = 0; n < rows.count; ++n) {
+      const int64_t from = in_order ? n : rows.order[static_cast<size_t>(n)];
+      dequantise_row(pair.b, rows.first + from, row.data());
+      HR_RETURN_IF_ERROR(check_values(pair, row));
+      take(n, row);
+    }
+    return ok_status();
+  }
+
+  // Each is a number that the type has.
+  Status check_values(const LoraPair& pair, std::span<const float> values) const {
+    for (const float value : values) {
+      if (!std::isfinite(value)) return wrong(pair, "it holds a NaN or infinity");
+      if (options_.dtype == DType::kF16 && std::abs(value) > kHalfMax) {
+        return wrong(pair, fmt::format("{} is beyond float16: use {}", value,
+                                       options_.slots == nullptr ? "--lora-dtype float32"
+                                                                 : "--dtype bfloat16"));
+      }
+    }
+    return ok_status();
+  }
+
   Status wrong(const LoraPair& pair, std::string_view what) const {
     return invalid_argument(fmt::format("{}: {}: {}", file_.path, pair.module_name, what), "lora");
   }
@@ -110,8 +217,7 @@ class LoraLoader {
     for (const MatrixStack::Rows& rows : site.rows) {
       const LoraPair* const pair = file_.find(tensor_of(rows));
       if (pair != nullptr) {
-        LoraFactor factor{.scale = static_cast<float>(pair->scale * options_.scale),
-                          .first_column = first_column};
+        LoraFactor factor{.scale = scale_of(*pair), .first_column = first_column};
         HR_ASSIGN_OR_RETURN(factor.a, load_a(*pair, site));
         HR_ASSIGN_OR_RETURN(factor.b, load_b(*pair, rows));
         factor.columns = rows.count;
@@ -124,33 +230,20 @@ class LoraLoader {
 
   Result<ConstTensorView> load_a(const LoraPair& pair, const MatrixStack& site) {
     const TensorView a = take(pair.a.rows(), site.columns);  // [R, K]
-    std::vector<float> row(static_cast<size_t>(pair.a.columns()));
-    for (int64_t r = 0; r < a.rows(); ++r) {
-      dequantise_row(pair.a, r, row.data());
-      for (int64_t k = 0; k < site.columns; ++k) {
-        const float value = row[static_cast<size_t>(site.first_column + k)];
-        if (!store(a, r, k, value)) return beyond(pair, value);
-      }
-    }
+    HR_RETURN_IF_ERROR(each_row_of_a(pair, site, [&](int64_t r, std::span<const float> row) {
+      for (int64_t k = 0; k < site.columns; ++k) store(a, r, k, row[static_cast<size_t>(k)]);
+    }));
     return ConstTensorView(a);
   }
 
-  // Row r of the product is row order[r] of the file's matrix.
   Result<ConstTensorView> load_b(const LoraPair& pair, const MatrixStack::Rows& rows) {
-    // An adapter's rows are in the order of Hugging Face's files, which is that of the product
-    // where a GGUF file's rows are turned round.
-    const bool in_order = rows.order.empty() || (options_.rows_interleaved && !file_.rows_as_gguf);
     const int64_t rank = pair.a.rows(), panels = (rows.count + kLoraPad - 1) / kLoraPad;
     const TensorView b = take(panels, rank * kLoraPad);  // LoraFactor::b
-    std::vector<float> row(static_cast<size_t>(rank));
-    for (int64_t n = 0; n < rows.count; ++n) {
-      const int64_t from = in_order ? n : rows.order[static_cast<size_t>(n)];
-      dequantise_row(pair.b, rows.first + from, row.data());
+    HR_RETURN_IF_ERROR(each_row_of_b(pair, rows, [&](int64_t n, std::span<const float> row) {
       for (int64_t r = 0; r < rank; ++r) {
-        const float value = row[static_cast<size_t>(r)];
-        if (!store(b, n / kLoraPad, r * kLoraPad + n % kLoraPad, value)) return beyond(pair, value);
+        store(b, n / kLoraPad, r * kLoraPad + n % kLoraPad, row[static_cast<size_t>(r)]);
       }
-    }
+    }));
     return ConstTensorView(b);
   }
 
@@ -161,27 +254,20 @@ class LoraLoader {
     return view;
   }
 
-  // False: it has no such number.
-  static bool store(const TensorView& to, int64_t row, int64_t column, float value) {
-    if (!std::isfinite(value)) return false;
+  static void store(const TensorView& to, int64_t row, int64_t column, float value) {
     if (to.dtype == DType::kF32) {
       reinterpret_cast<float*>(to.row(row))[column] = value;
-      return true;
+    } else {
+      reinterpret_cast<uint16_t*>(to.row(row))[column] = float_to_half(value);
     }
-    if (std::abs(value) > kHalfMax) return false;
-    reinterpret_cast<uint16_t*>(to.row(row))[column] = float_to_half(value);
-    return true;
-  }
-
-  Status beyond(const LoraPair& pair, float value) const {
-    if (!std::isfinite(value)) return wrong(pair, "it holds a NaN or infinity");
-    return wrong(pair, fmt::format("{} is beyond float16: use --lora-dtype float32", value));
   }
 
   // Also of what the file does not say.
   uint64_t key() const {
     uint64_t key = file_.checksum();
-    key = mix64(key ^ static_cast<uint64_t>(options_.dtype == DType::kF32));
+    key = mix64(key ^ static_cast<uint64_t>(options_.dtype == DType::kF32    ? 1
+                                            : options_.dtype == DType::kBF16 ? 2
+                                                                             : 0));
     if (options_.scale != 1.0) key = mix64(key ^ std::bit_cast<uint64_t>(options_.scale));
     return key == 0 ? 1 : key;
   }
@@ -191,15 +277,16 @@ class LoraLoader {
   Device& device_;
   const LoraLoadOptions& options_;
   std::shared_ptr<LoraAdapter> adapter_ = std::make_shared<LoraAdapter>();
-  std::byte* at_ = nullptr;  // of the memory, what is not taken
+  std::byte* at_ = nullptr;         // CPU: of the memory, what is not taken
+  std::unique_ptr<Stream> upload_;  // of a slot
 };
 
 Result<std::shared_ptr<const LoraAdapter>> load_lora_adapter(const LoraFile& file,
                                                              std::span<const MatrixStack> sites,
                                                              Device& device,
                                                              const LoraLoadOptions& options) {
-  CHECK(device.kind() == DeviceKind::kCpu);
-  CHECK(options.dtype == DType::kF16 || options.dtype == DType::kF32);
+  CHECK((device.kind() == DeviceKind::kCpu) == (options.slots == nullptr));
+  CHECK(options.slots != nullptr || options.dtype == DType::kF16 || options.dtype == DType::kF32);
   return LoraLoader(file, sites, device, options).load();
 }
 

@@ -107,8 +107,8 @@ struct ForwardBatch {
   // Of models with states: the entries, and of each sequence, in the order of those of a group,
   // what it reads and writes.
   StateView states = {};
-  // CPU: of rows that have adapters, one entry an adapter; these were loaded for the model.
-  std::span<const AdapterRows> adapters = {};
+  // Of rows that have adapters, which were loaded for the model.
+  BatchAdapters adapters = {};
   // CPU: sees what the products multiply, of a model that was loaded for adapters. Null: nobody.
   ProductTap* products = nullptr;
 };
@@ -178,7 +178,8 @@ struct ModelLoadOptions {
   ShardSpec shard = {};          // CPU: what of the model is loaded
   bool with_head = true;         // false: no output matrix, where only hidden rows are read
   int32_t output_rows = 0;       // CPU: rows of the output matrix, the first ones; 0: all
-  int32_t adapter_rank_max = 0;  // CPU, not split: of adapters that steps may have; 0: none
+  int32_t adapter_rank_max = 0;  // not split: of adapters that steps may have; 0: none
+  int32_t adapter_slots = 0;     // GPU: how many these are at most (LoraSlots)
   // CPU: the layers that get weights, which alone may run; empty: all.
   std::optional<LayerRange> layers = {};
 };

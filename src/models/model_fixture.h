@@ -185,7 +185,7 @@ class SequenceSession {
                              .layer_group = layer_group_,
                              .kept = keep_rows(count),
                              .states = {states_.data(), entry_bytes_, {&state_sequence_, 1}},
-                             .adapters = adapter_rows(count)};
+                             .adapters = {.rows = adapter_rows(count)}};
     forward(batch, values);
   }
 

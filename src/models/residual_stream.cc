@@ -29,8 +29,11 @@ void ResidualStream::keep_rows(std::span<const int32_t> rows) {
   rows_ = {.hidden = hidden,
            .normed = rows_.normed.row_range(0, kept),
            .branch = rows_.branch.row_range(0, kept)};
-  kept_adapters_ = keep_adapter_rows(adapters_, rows);
-  adapters_ = kept_adapters_;
+  if (adapters_.slots == nullptr) {  // else `rows` are the device's
+    kept_adapters_ = keep_adapter_rows(adapters_.rows, rows);
+    adapters_.rows = kept_adapters_;
+  }
+  adapters_.tasks = adapters_.kept_tasks;
 }
 
 ResidualBranch::ResidualBranch(ResidualStream& stream, const NormWeights& pre_norm,
@@ -94,6 +97,7 @@ void ResidualBranch::multiply_input(const LinearLayer& layer, const TensorView& 
 void ResidualBranch::add_adapters(const LinearLayer& layer, const ConstTensorView& x,
                                   const TensorView& y) {
   if (stream_.products_ != nullptr) stream_.products_->multiplied(layer.site, x);
+  if (!stream_.adapters_.any()) return;
   headrace::add_adapters(context(), stream_.adapters_, first_, layer.site, x, y);
 }
 

@@ -30,7 +30,7 @@ class ResidualStream {
   };
   // `adapters`: of these rows; they and the tap, which may be null, outlive the stream.
   ResidualStream(OpContext& context, const Rows& rows, float scale,
-                 std::span<const AdapterRows> adapters = {}, ProductTap* products = nullptr)
+                 const BatchAdapters& adapters = {}, ProductTap* products = nullptr)
       : context_(context), rows_(rows), scale_(scale), adapters_(adapters), products_(products) {}
 
   const TensorView& hidden() const { return rows_.hidden; }
@@ -46,7 +46,7 @@ class ResidualStream {
   OpContext& context_;
   Rows rows_;
   const float scale_;
-  std::span<const AdapterRows> adapters_;
+  BatchAdapters adapters_;
   std::vector<AdapterRows> kept_adapters_;
   ProductTap* const products_;
   bool branch_waits_ = false;  // rows_.branch is still to be added to rows_.hidden
@@ -72,9 +72,12 @@ class ResidualBranch {
   void multiply_input(const LinearLayer& layer, const TensorView& y);
   // After a product y = x W^T of the branch's rows: what their adapters add to it. A tap sees x.
   void add_adapters(const LinearLayer& layer, const ConstTensorView& x, const TensorView& y);
-  // Whether some of the stream's rows have adapters that add to the product, or a tap sees it.
+  // Whether the product runs alone: some of the stream's rows have adapters that add to it, or a
+  // tap sees it. Where a row's bits are its own, so does it in steps without adapters, as fused
+  // products of a GPU round elsewhere.
   bool adapts(const LinearLayer& layer) const {
-    return layer.site >= 0 && (!stream_.adapters_.empty() || stream_.products_ != nullptr);
+    return layer.site >= 0 && (stream_.adapters_.any() || stream_.products_ != nullptr ||
+                               needs_one_way(context().device.traits()));
   }
   // For products of other kinds that take a norm along: the norm, of which `out` is what they
   // multiply. Empty: they multiply input().
@@ -91,6 +94,9 @@ class ResidualBranch {
   void finish();
 
  private:
+  static bool needs_one_way(const DeviceTraits& device) {
+    return device.kind == DeviceKind::kCuda && device.batch_invariant;
+  }
   TensorView in_range(const TensorView& rows) const { return rows.row_range(first_, count_); }
   // The branch before this one, where the norm is to add it; once.
   ConstTensorView waiting_residual();
