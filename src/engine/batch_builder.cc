@@ -38,7 +38,7 @@ ForwardBatch BatchBuilder::build(const StepPlan& plan, const SlotTable& slots) {
   fill_groups(slots.group_stride());
   ForwardBatch built = batch();
   built.kept = keep_rows(plan);
-  built.adapters = adapters_;
+  built.adapters.rows = adapters_;
   return built;
 }
 

@@ -51,13 +51,23 @@ class DeviceRunner final : public Runner {
         results_(std::move(results)),
         device_slots_(std::move(device_slots)),
         masks_(std::move(masks)),
-        stages_(model, storage_, states_, device_slots_, masks_, options_.taps),
+        stages_({.model = model,
+                 .storage = storage_,
+                 .states = states_,
+                 .slots = device_slots_,
+                 .masks = masks_,
+                 .adapters = options_.adapter_slots.get()},
+                options_.taps),
         slots_(options_.max_num_seqs, static_cast<int32_t>(storage_.plan().groups.size()),
                shape_.slots.blocks_max),
         builder_(storage_.plan(), {0, model.spec().layer_count}, options_.keep_logit_rows),
         sampler_(options_.end_ids, model.spec().vocab_size, options_.max_num_seqs),
         acceptance_(options_.synthetic_acceptance),
-        writer_(arena_, shape_.attention, storage_, states_, device_slots_) {}
+        writer_(arena_, {.attention = shape_.attention,
+                         .storage = storage_,
+                         .states = states_,
+                         .slots = device_slots_,
+                         .adapter_slots = shape_.adapter_slots}) {}
   ~DeviceRunner() override {
     (void)stream_->synchronize();
     (void)page_moves_.synchronize();
@@ -71,6 +81,7 @@ class DeviceRunner final : public Runner {
   void submit_sample(Ticket ticket) override;
   Result<StepResult> wait(Ticket ticket) override;
   bool takes_constraints() const override { return true; }
+  bool takes_adapters() const override { return options_.adapter_slots != nullptr; }
   int64_t page_bytes() const override { return storage_.plan().page_bytes; }
   Status read_page(TierPage from, std::span<std::byte> to) override {
     HR_RETURN_IF_ERROR(page_moves_.synchronize());
@@ -95,8 +106,8 @@ class DeviceRunner final : public Runner {
   void start_forward(StepSubmission& submission);
   void make_masks(StepInFlight& step);
   void start_sample(const StepSubmission& submission);
-  Result<double> run_padding(std::span<const AttentionSequence> sequences, int32_t logit_rows,
-                             bool lone);
+  Result<double> run_padding(const PaddingStep& step);
+  void hold_adapters(const StepPlan& plan, StepInFlight& step);
 
   void note(Status status);
   bool all_ranks_go_on() const;
@@ -169,14 +180,14 @@ Status DeviceRunner::create_recorder() {
   if (poison_.has_value()) poison_->cover(scratch);
   recorder_ = std::make_unique<StepRecorder>(
       StepRecorder::Sources{device_, seat_.mesh(), options_.hooks, stages_, shape_.attention,
-                            arena_, results_, padding_, states_.has_states()},
+                            arena_, results_, padding_, states_.has_states(), shape_.adapter_slots},
       Workspace(std::move(scratch)), shape_.graph_rows_max);
   trials_.emplace(device_, *stream_, recorder_->graphs(), padding_,
                   IdleTrials::Options{.gemms = options_.gemm_trials,
                                       .full_steps = options_.full_step_trials,
-                                      .step_tokens = options_.max_num_batched_tokens},
-                  [this](std::span<const AttentionSequence> sequences, int32_t logit_rows,
-                         bool lone) { return run_padding(sequences, logit_rows, lone); });
+                                      .step_tokens = options_.max_num_batched_tokens,
+                                      .adapters = takes_adapters()},
+                  [this](const PaddingStep& step) { return run_padding(step); });
   return ok_status();
 }
 
@@ -213,8 +224,10 @@ Status DeviceRunner::build(const StepPlan& plan, StepSubmission& submission) {
   StepInFlight& step = steps_[submission.ticket];
   step.logit_rows.assign(builder_.logit_rows().begin(), builder_.logit_rows().end());
   sampler_.build(step.logit_rows, slots_, step.sample_rows);
-  submission.padded_rows = recorder_ == nullptr ? 0 : recorder_->padded_rows(plan);
-  const auto padded = static_cast<size_t>(submission.padded_rows);
+  hold_adapters(plan, step);
+  submission.size = {.rows = recorder_ == nullptr ? 0 : recorder_->padded_rows(plan),
+                     .adapters = batch.adapters.any()};
+  const auto padded = static_cast<size_t>(submission.size.rows);
   const size_t rows = std::max(step.logit_rows.size(), padded);
   HR_RETURN_IF_ERROR(make_room(submission.ticket, rows));
   submission.input = writer_.write(
@@ -224,6 +237,15 @@ Status DeviceRunner::build(const StepPlan& plan, StepSubmission& submission) {
   submission.input.results = results_.rows();
   submission.input.tops = results_.tops(static_cast<int64_t>(rows));
   return ok_status();
+}
+
+// Their slots are read until the step has ended, whatever becomes of the requests.
+void DeviceRunner::hold_adapters(const StepPlan& plan, StepInFlight& step) {
+  step.adapters.clear();
+  for (const Work& work : plan.work) {
+    const auto& adapter = slots_[work.slot].request->adapter_weights;
+    if (adapter != nullptr) step.adapters.push_back(adapter);
+  }
 }
 
 void DeviceRunner::upload(const StepPlan& plan, const StepInput& input) {
@@ -260,8 +282,8 @@ void DeviceRunner::rehearse(const StepInput& input) {
 }
 
 void DeviceRunner::start_forward(StepSubmission& submission) {
-  if (submission.padded_rows > 0) {
-    submission.recording = recorder_->graphs().find(submission.padded_rows);
+  if (submission.size.rows > 0) {
+    submission.recording = recorder_->graphs().find(submission.size);
   }
   if (submission.recording != nullptr) return stream_->launch(*submission.recording->forward);
   OpContext op = context();
@@ -329,8 +351,8 @@ void DeviceRunner::submit_sample(Ticket ticket) {
     start_sample(*submission_);
     stream_->record(*steps_.marks(ticket).end);
     results_.copy_out(*stream_, StepsInFlight::place_of(ticket));
-    if (submission_->padded_rows > 0 && seat_.is_alone()) {
-      recorder_->graphs().has_run(submission_->padded_rows);
+    if (submission_->size.rows > 0 && seat_.is_alone()) {
+      recorder_->graphs().has_run(submission_->size);
     }
   }
   for (const LogitRow& row : step.logit_rows) {
@@ -368,23 +390,22 @@ bool DeviceRunner::idle_work() {
 // Of ranks, while nothing runs: where a driver makes a recording it may wait for the GPU, on which
 // a kernel may wait for another rank.
 void DeviceRunner::record_sizes() {
-  for (const int32_t size : recorder_->graphs().sizes()) recorder_->graphs().has_run(size);
+  for (const int32_t size : recorder_->graphs().sizes()) recorder_->graphs().has_run({size});
   recorder_->graphs().wait();
 }
 
 // A step of nothing but padding; its seconds on the device, of ranks on the slowest. REQUIRES: no
 // step is in flight
-Result<double> DeviceRunner::run_padding(std::span<const AttentionSequence> sequences,
-                                         int32_t logit_rows, bool lone) {
+Result<double> DeviceRunner::run_padding(const PaddingStep& step) {
   arena_.start_step();
-  StepInput input = writer_.write_padding(sequences, static_cast<size_t>(logit_rows));
+  StepInput input = writer_.write_padding(step);
   input.results = results_.rows();
-  input.tops = results_.tops(logit_rows);
+  input.tops = results_.tops(step.logit_rows);
   arena_.upload(*stream_);
   const StepMarks& marks = steps_.marks(Ticket(0));
   stream_->record(*marks.begin);
-  OpContext op = lone ? lone_context() : context();
-  if (lone) rehearsed_.adds(input);
+  OpContext op = step.lone ? lone_context() : context();
+  if (step.lone) rehearsed_.adds(input);
   const Workspace::Mark mark(workspace_);
   const TensorView hidden = stages_.take_hidden(workspace_, input.tokens.size());
   stages_.forward(op, input, hidden, /*taps=*/{});
@@ -402,6 +423,7 @@ Result<StepResult> DeviceRunner::wait(Ticket ticket) {
   HR_RETURN_IF_ERROR(status_);
   step.done->wait();
   step.submitted = false;
+  step.adapters.clear();
   HR_RETURN_IF_ERROR(stream_->status());
   HR_RETURN_IF_ERROR(page_moves_.status());
   HR_RETURN_IF_ERROR(seat_.status());
@@ -430,7 +452,8 @@ int64_t device_runner_bytes(const Device& device, const Model& model, const KvPl
 int64_t device_recording_bytes(const Model& model, const ModelRunnerOptions& options) {
   const auto sizes =
       static_cast<int64_t>(StepGraphs::sizes_up_to(recorded_rows_max(options)).size());
-  return sizes * model.spec().layer_count * kRecordedLayerBytes;
+  const int64_t of_each = options.adapter_slots == nullptr ? 1 : 2;  // with and without adapters
+  return of_each * sizes * model.spec().layer_count * kRecordedLayerBytes;
 }
 
 Result<std::unique_ptr<Runner>> create_device_runner(Device& device, const Model& model,

@@ -11,13 +11,13 @@ namespace {
 class IdleTrialsTest : public ::testing::Test {
  protected:
   IdleTrials trials(const IdleTrials::Options& options) {
-    return IdleTrials(
-        *device_, *stream_, graphs_, padding_, options,
-        [this](std::span<const AttentionSequence> sequences, int32_t logit_rows, bool lone) {
-          runs_.emplace_back(sequences.size(), logit_rows);
-          lone_.push_back(lone);
-          return run();
-        });
+    return IdleTrials(*device_, *stream_, graphs_, padding_, options,
+                      [this](const PaddingStep& step) {
+                        runs_.emplace_back(step.sequences.size(), step.logit_rows);
+                        lone_.push_back(step.lone);
+                        runs_with_adapters_ += step.adapters ? 1 : 0;
+                        return run();
+                      });
   }
   Result<double> run() {
     if (!status_.ok()) return status_;
@@ -30,10 +30,12 @@ class IdleTrialsTest : public ::testing::Test {
       PaddingTable::create(*device_, *stream_, /*page=*/3, /*block_tokens=*/16,
                            /*prompt_tokens=*/32)
           .value();
-  StepGraphs graphs_{
-      {1, 2, 4}, [](int32_t) -> Result<StepGraphs::Recording> { return StepGraphs::Recording{}; }};
+  StepGraphs graphs_{{1, 2, 4}, [](RecordedSize) -> Result<StepGraphs::Recording> {
+                       return StepGraphs::Recording{};
+                     }};
   std::vector<std::pair<size_t, int32_t>> runs_;  // sequences, rows of logits
   std::vector<bool> lone_;                        // of these, whether ranks stay apart
+  int runs_with_adapters_ = 0;
   Status status_;
 };
 
@@ -52,6 +54,20 @@ TEST_F(IdleTrialsTest, EverySizeRunsTwiceAndThoseThatPayAreRecorded) {
   EXPECT_EQ(graphs_.recorded(), 2);
   EXPECT_FALSE(*trials.run_one());
   EXPECT_EQ(runs_.size(), 6u);
+}
+
+TEST_F(IdleTrialsTest, WhereStepsMayHaveAdaptersSizesThatPayAreRecordedTwice) {
+  IdleTrials trials = this->trials({.full_steps = false, .adapters = true});
+  int calls = 1;
+  while (*trials.run_one()) ++calls;
+  EXPECT_EQ(calls, 8);
+  EXPECT_EQ(runs_with_adapters_, 2);
+  EXPECT_EQ(runs_[6], (std::pair<size_t, int32_t>{2, 2}));
+  EXPECT_EQ(runs_[7], (std::pair<size_t, int32_t>{4, 4}));
+  graphs_.wait();
+  EXPECT_EQ(graphs_.recorded(), 4);
+  EXPECT_NE(graphs_.find({.rows = 4, .adapters = true}), nullptr);
+  EXPECT_FALSE(*trials.run_one());
 }
 
 // A full step is tried for the products of a library, which the null device has none of.

@@ -26,10 +26,12 @@ Status too_little(const MemoryPlanInput& input, int64_t kv_bytes) {
 }  // namespace
 
 std::string MemoryPlan::to_string() const {
+  const std::string adapters =
+      adapter_bytes > 0 ? fmt::format("adapters {:.2f}, ", gib(adapter_bytes)) : "";
   return fmt::format(
-      "weights {:.2f} GiB, activations and tables {:.2f}, keys and values {:.2f} ({} pages), "
+      "weights {:.2f} GiB, {}activations and tables {:.2f}, keys and values {:.2f} ({} pages), "
       "recorded steps {:.2f}, kernels {:.2f}, context and others {:.2f}, free {:.2f}",
-      gib(weight_bytes), gib(runner_bytes), gib(page_count * page_bytes), page_count,
+      gib(weight_bytes), adapters, gib(runner_bytes), gib(page_count * page_bytes), page_count,
       gib(recording_bytes), gib(reserve_bytes), gib(other_bytes), gib(free_after_bytes));
 }
 
@@ -52,10 +54,11 @@ Result<MemoryPlan> plan_memory(const MemoryPlanInput& input) {
   const int64_t pages = std::min(kv_bytes / input.page_bytes, kPagesMax);
   if (kv_bytes < 0 || pages < input.pages_min) return too_little(input, kv_bytes);
   return MemoryPlan{.weight_bytes = input.weight_bytes,
+                    .adapter_bytes = input.adapter_bytes,
                     .runner_bytes = input.runner_bytes,
                     .recording_bytes = input.recording_bytes,
                     .reserve_bytes = kReserveBytes,
-                    .other_bytes = used - input.weight_bytes,
+                    .other_bytes = used - input.weight_bytes - input.adapter_bytes,
                     .page_count = pages,
                     .page_bytes = input.page_bytes,
                     .free_after_bytes = input.free_bytes - fixed - pages * input.page_bytes};

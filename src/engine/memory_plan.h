@@ -13,6 +13,7 @@ struct MemoryPlanInput {
   int64_t total_bytes = 0;      // of the device
   int64_t free_bytes = 0;       // now: weights, context and library are in place
   int64_t weight_bytes = 0;     // for the report
+  int64_t adapter_bytes = 0;    // for the report: slots of adapters, which are in place
   int64_t runner_bytes = 0;     // model_runner_bytes(): not yet allocated
   int64_t recording_bytes = 0;  // model_recording_bytes(): what the driver takes for recorded steps
   double utilization = 0.9;     // --gpu-memory-utilization: share of total_bytes for all of it
@@ -23,7 +24,8 @@ struct MemoryPlanInput {
 
 struct MemoryPlan {
   int64_t weight_bytes = 0;
-  int64_t runner_bytes = 0;  // activations, logits, tables of slots, results
+  int64_t adapter_bytes = 0;  // slots of adapters
+  int64_t runner_bytes = 0;   // activations, logits, tables of slots, results
   int64_t recording_bytes = 0;
   int64_t reserve_bytes = 0;  // kernels that the driver loads when they are first launched
   int64_t other_bytes = 0;    // context, libraries, other programs

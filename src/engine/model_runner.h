@@ -14,6 +14,7 @@
 #include "engine/kv_population.h"
 #include "engine/kv_storage.h"
 #include "engine/runner.h"
+#include "models/lora_slots.h"
 #include "models/model.h"
 #include "tensor/communicator.h"
 #include "tensor/device.h"
@@ -54,6 +55,8 @@ struct ModelRunnerOptions {
   // model's device and outlives the runner; the plan is one of with_draft().
   const Model* draft = nullptr;
   double draft_chance_min = 0;  // as ProposalOptions::chance_min
+  // GPU: where the adapters of requests lie; null: they have none.
+  std::shared_ptr<const LoraSlots> adapter_slots = {};
   bool keep_logit_rows = true;  // what the last layer computes of a prompt; see ForwardBatch::kept
   const OpHooks* hooks = nullptr;  // for measurements; outlives the runner, and may change between
                                    // steps where there is one rank

@@ -13,6 +13,14 @@
 
 namespace headrace {
 
+// A step of these sequences and nothing else.
+struct PaddingStep {
+  std::span<const AttentionSequence> sequences;
+  int32_t logit_rows = 0;
+  bool adapters = false;  // it runs as steps do of which some rows have adapters
+  bool lone = false;      // without the other ranks: it launches what may have to be loaded
+};
+
 // `rows` sequences of one row and one key each.
 std::vector<AttentionSequence> padding_decodes(int32_t rows, const int32_t* table);
 // Prompts of at most `tokens` tokens each, of `rows` rows in all.

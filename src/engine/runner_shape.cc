@@ -39,6 +39,10 @@ std::vector<AttentionPlanShape> attention_shapes(const Device& device, const Mod
   return shapes;
 }
 
+int32_t adapter_slot_count(const ModelRunnerOptions& options) {
+  return options.adapter_slots == nullptr ? 0 : options.adapter_slots->sizes().count;
+}
+
 // Every slot may get a new sequence of the greatest length. Penalties count the tokens of a prompt
 // of that length, beside those of a step.
 StepCounts planned_step(const ModelSpec& spec, const KvPlan& plan,
@@ -46,6 +50,7 @@ StepCounts planned_step(const ModelSpec& spec, const KvPlan& plan,
   const auto tokens = static_cast<size_t>(options.max_num_batched_tokens);
   const auto slots = static_cast<size_t>(options.max_num_seqs);
   const size_t states = state_entry_bytes(spec) > 0 ? slots : 0;
+  const int32_t adapters = adapter_slot_count(options);
   return {.tokens = tokens,
           .logit_rows = tokens + slots,
           .kept_rows = slots,
@@ -53,6 +58,8 @@ StepCounts planned_step(const ModelSpec& spec, const KvPlan& plan,
           .entries = slots * static_cast<size_t>(peak_pages(plan.groups, options.max_model_len,
                                                             options.max_num_batched_tokens)),
           .marks = static_cast<size_t>(options.max_model_len) + tokens,
+          .lora_tasks = padded_lora_tasks(tokens, adapters),
+          .kept_lora_tasks = padded_lora_tasks(slots, adapters),
           .state_sequences = states,
           .state_saves = kSavesOfSequence * states};
 }
@@ -102,6 +109,7 @@ RunnerShape RunnerShape::plan(const Device& device, const Model& model, const Kv
   shape.result_rows = static_cast<int64_t>(shape.step.logit_rows);
   shape.state_bytes =
       StateStorage::bytes(device, model.spec(), options.max_num_seqs, options.state_checkpoints);
+  shape.adapter_slots = adapter_slot_count(options);
   shape.mask_count = options.max_num_seqs;
   shape.result_tops = kTopsPlanned * shape.result_rows;  // prompt tokens may be scored too
   return shape;

@@ -25,8 +25,9 @@ struct RunnerShape {
   int32_t graph_rows_max = 0;         // of a recorded step; 0: none is recorded
   int64_t graph_workspace_bytes = 0;  // of recorded steps, which share one
   int64_t result_rows = 0, result_tops = 0;
-  int64_t state_bytes = 0;  // of models that keep states
-  int32_t mask_count = 0;   // an answer with a form samples one token a step
+  int64_t state_bytes = 0;    // of models that keep states
+  int32_t adapter_slots = 0;  // 0: no row has an adapter
+  int32_t mask_count = 0;     // an answer with a form samples one token a step
 
   static RunnerShape plan(const Device& device, const Model& model, const KvPlan& plan,
                           const ModelRunnerOptions& options);

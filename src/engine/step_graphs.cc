@@ -50,7 +50,7 @@ int32_t StepGraphs::padded_rows(int32_t rows) const {
   return found == sizes_.end() ? 0 : *found;
 }
 
-void StepGraphs::has_run(int32_t size) {
+void StepGraphs::has_run(RecordedSize size) {
   if (!state_.try_emplace(size, nullptr).second) return;
   {
     const std::lock_guard lock(mutex_);
@@ -59,7 +59,7 @@ void StepGraphs::has_run(int32_t size) {
   wake_.notify_one();
 }
 
-const StepGraphs::Recording* StepGraphs::find(int32_t size) {
+const StepGraphs::Recording* StepGraphs::find(RecordedSize size) {
   const auto found = state_.find(size);
   if (found == state_.end()) return nullptr;
   if (found->second == nullptr) {
@@ -93,13 +93,13 @@ void StepGraphs::run() {
   for (;;) {
     wake_.wait(lock, [&] { return stopping_ || !wanted_.empty(); });
     if (stopping_) return;
-    const int32_t size = wanted_.front();
+    const RecordedSize size = wanted_.front();
     wanted_.pop_front();
     recording_ = true;
     lock.unlock();
     Result<Recording> recording = record_(size);
     if (!recording.ok()) {
-      log_warning("steps of {} rows are not recorded: {}", size, recording.status().message());
+      log_warning("steps of {} rows are not recorded: {}", size.rows, recording.status().message());
     }
     lock.lock();
     if (recording.ok()) recordings_.emplace(size, std::move(*recording));

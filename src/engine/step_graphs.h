@@ -1,9 +1,10 @@
-// StepGraphs: recordings of steps that only decode, one for each padded number of rows. They are
-// made on a thread of their own while steps go on; a step whose recording is not there yet runs as
-// it is. A size is recorded only after it has run once on the device (kernels are then loaded and
-// algorithms chosen).
+// StepGraphs: recordings of steps that only decode, one for each padded number of rows, and one
+// more for steps some rows of which have adapters. They are made on a thread of their own while
+// steps go on; a step whose recording is not there yet runs as it is. A size is recorded only after
+// it has run once on the device (kernels are then loaded and algorithms chosen).
 #pragma once
 
+#include <compare>
 #include <condition_variable>
 #include <cstdint>
 #include <deque>
@@ -26,14 +27,21 @@ struct PaddedStepCost {
   double seconds = 0;
 };
 
+// What steps have in common that a recording is of.
+struct RecordedSize {
+  int32_t rows = 0;
+  bool adapters = false;  // of some rows
+  friend auto operator<=>(const RecordedSize&, const RecordedSize&) = default;
+};
+
 class StepGraphs {
  public:
   struct Recording {
     std::unique_ptr<Graph> forward, sample;
   };
-  // Records both stages of a step of `rows` rows. On the recorder's thread; a Graph of it is
+  // Records both stages of a step of such a size. On the recorder's thread; a Graph of it is
   // launched by the owner's thread alone.
-  using Record = std::function<Result<Recording>(int32_t rows)>;
+  using Record = std::function<Result<Recording>(RecordedSize size)>;
 
   // Numbers of rows that steps may be padded to: powers of two up to 8, then eights, from 64 on
   // sixteens, from 256 on 64s (a tile of products has 64 or 128 rows); the largest is rows_max.
@@ -53,10 +61,10 @@ class StepGraphs {
   const std::vector<int32_t>& sizes() const { return sizes_; }
   void set_sizes(std::vector<int32_t> sizes) { sizes_ = std::move(sizes); }
   // Says that a step of that size has run: its recording is then made, once.
-  void has_run(int32_t size);
-  bool was_run(int32_t size) const { return state_.contains(size); }
+  void has_run(RecordedSize size);
+  bool was_run(RecordedSize size) const { return state_.contains(size); }
   // The recording of a size, valid until clear(); nullptr: it is not made (yet).
-  const Recording* find(int32_t size);
+  const Recording* find(RecordedSize size);
 
   // Addresses have changed: all recordings go, and are made again when their sizes have run. Waits
   // for the one that is being made. REQUIRES: no replay is running
@@ -71,12 +79,12 @@ class StepGraphs {
   const Record record_;
   std::vector<int32_t> sizes_;
   // The owner's, by each size that has run; nullptr: its recording was not seen yet.
-  std::map<int32_t, const Recording*> state_;
+  std::map<RecordedSize, const Recording*> state_;
 
   mutable std::mutex mutex_;
   std::condition_variable wake_, done_;
-  std::deque<int32_t> wanted_;
-  std::map<int32_t, Recording> recordings_;
+  std::deque<RecordedSize> wanted_;
+  std::map<RecordedSize, Recording> recordings_;
   bool recording_ = false, stopping_ = false;
   std::thread thread_;
 };

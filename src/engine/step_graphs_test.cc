@@ -10,7 +10,7 @@ namespace {
 
 class NoGraph final : public Graph {};
 
-Result<StepGraphs::Recording> nothing(int32_t) {
+Result<StepGraphs::Recording> nothing(RecordedSize) {
   StepGraphs::Recording recording;
   recording.forward = std::make_unique<NoGraph>();
   recording.sample = std::make_unique<NoGraph>();
@@ -45,33 +45,49 @@ TEST(StepGraphs, KeepsTheSizesThatPay) {
 
 TEST(StepGraphs, RecordsOnceWhatHasRun) {
   std::atomic<int> records = 0;
-  StepGraphs graphs({4, 8}, [&](int32_t rows) {
+  StepGraphs graphs({4, 8}, [&](RecordedSize size) {
     ++records;
-    return nothing(rows);
+    return nothing(size);
   });
-  EXPECT_EQ(graphs.find(4), nullptr);  // it has not run
-  graphs.has_run(4);
-  graphs.has_run(4);
+  EXPECT_EQ(graphs.find({4}), nullptr);  // it has not run
+  graphs.has_run({4});
+  graphs.has_run({4});
   graphs.wait();
-  EXPECT_NE(graphs.find(4), nullptr);
-  EXPECT_EQ(graphs.find(8), nullptr);
+  EXPECT_NE(graphs.find({4}), nullptr);
+  EXPECT_EQ(graphs.find({8}), nullptr);
   EXPECT_EQ(records, 1);
   graphs.clear();
-  EXPECT_EQ(graphs.find(4), nullptr);
-  graphs.has_run(4);
+  EXPECT_EQ(graphs.find({4}), nullptr);
+  graphs.has_run({4});
   graphs.wait();
-  EXPECT_NE(graphs.find(4), nullptr);
+  EXPECT_NE(graphs.find({4}), nullptr);
   EXPECT_EQ(graphs.recorded(), 1);
 }
 
+TEST(StepGraphs, StepsWithAdaptersHaveARecordingOfTheirOwn) {
+  std::vector<RecordedSize> recorded;
+  StepGraphs graphs({4}, [&](RecordedSize size) {
+    recorded.push_back(size);
+    return nothing(size);
+  });
+  graphs.has_run({4});
+  graphs.wait();
+  EXPECT_EQ(graphs.find({.rows = 4, .adapters = true}), nullptr);
+  graphs.has_run({.rows = 4, .adapters = true});
+  graphs.wait();
+  EXPECT_NE(graphs.find({.rows = 4, .adapters = true}), nullptr);
+  EXPECT_NE(graphs.find({.rows = 4, .adapters = true}), graphs.find({4}));
+  EXPECT_EQ(recorded, (std::vector<RecordedSize>{{4, false}, {4, true}}));
+}
+
 TEST(StepGraphs, WhatCannotBeRecordedRunsAsItIs) {
-  StepGraphs graphs({4}, [](int32_t) -> Result<StepGraphs::Recording> {
+  StepGraphs graphs({4}, [](RecordedSize) -> Result<StepGraphs::Recording> {
     return unsupported("no recordings here");
   });
-  graphs.has_run(4);
+  graphs.has_run({4});
   graphs.wait();
-  EXPECT_EQ(graphs.find(4), nullptr);
-  graphs.has_run(4);  // not tried again
+  EXPECT_EQ(graphs.find({4}), nullptr);
+  graphs.has_run({4});  // not tried again
   EXPECT_EQ(graphs.recorded(), 0);
 }
 
@@ -82,7 +98,7 @@ TEST(StepGraphs, ReplaysReadMemoryAnew) {
   const auto stream = device.create_stream();
   const Buffer from = std::move(device.allocate(4).value());
   const Buffer to = std::move(device.allocate(4).value());
-  StepGraphs graphs({8}, [&](int32_t) -> Result<StepGraphs::Recording> {
+  StepGraphs graphs({8}, [&](RecordedSize) -> Result<StepGraphs::Recording> {
     const auto recorder = device.create_stream();
     StepGraphs::Recording recording;
     HR_RETURN_IF_ERROR(recorder->begin_capture());
@@ -90,9 +106,9 @@ TEST(StepGraphs, ReplaysReadMemoryAnew) {
     HR_ASSIGN_OR_RETURN(recording.forward, recorder->end_capture());
     return recording;
   });
-  graphs.has_run(8);
+  graphs.has_run({8});
   graphs.wait();
-  const StepGraphs::Recording* recording = graphs.find(8);
+  const StepGraphs::Recording* recording = graphs.find({8});
   ASSERT_NE(recording, nullptr);
   for (int value = 0; value < 5; ++value) {
     stream->copy_in(from.data(), reinterpret_cast<const std::byte*>(&value), 4);

@@ -22,13 +22,16 @@ int32_t StepRecorder::padded_rows(const StepPlan& plan) const {
   return graphs_.padded_rows(static_cast<int32_t>(plan.work.size()));
 }
 
-Result<StepGraphs::Recording> StepRecorder::record(int32_t rows) {
+Result<StepGraphs::Recording> StepRecorder::record(RecordedSize size) {
+  const int32_t rows = size.rows;
   const auto count = static_cast<size_t>(rows);
   ArenaPlaces places;
   const size_t of_states = sources_.keeps_states ? count : 0;
+  const size_t tasks = size.adapters ? padded_lora_tasks(count, sources_.adapter_slots) : 0;
   const StepParts parts = StepParts::place(places, sources_.attention,
                                            {.tokens = count,
                                             .logit_rows = count,
+                                            .lora_tasks = tasks,
                                             .state_sequences = of_states,
                                             .state_saves = of_states});
   std::vector<std::vector<std::byte>> plans;

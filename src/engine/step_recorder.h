@@ -28,13 +28,15 @@ class StepRecorder {
     const StepArena& arena;
     const SampleResults& results;
     const PaddingTable& padding;
-    bool keeps_states;  // of sequences
+    bool keeps_states;      // of sequences
+    int32_t adapter_slots;  // 0: no row has an adapter
   };
   // Records steps of up to `rows_max` rows, with `scratch` as their workspace.
   StepRecorder(const Sources& sources, Workspace scratch, int32_t rows_max)
       : sources_(sources),
         scratch_(std::move(scratch)),
-        graphs_(StepGraphs::sizes_up_to(rows_max), [this](int32_t rows) { return record(rows); }) {}
+        graphs_(StepGraphs::sizes_up_to(rows_max),
+                [this](RecordedSize size) { return record(size); }) {}
 
   // The rest is the owner's thread's.
   //
@@ -44,7 +46,7 @@ class StepRecorder {
 
  private:
   // On the recorder's thread.
-  Result<StepGraphs::Recording> record(int32_t rows);
+  Result<StepGraphs::Recording> record(RecordedSize size);
 
   const Sources sources_;
   Workspace scratch_;

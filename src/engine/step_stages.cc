@@ -30,6 +30,7 @@ StepParts StepParts::place(ArenaPlaces& places, std::span<const AttentionPlanSha
   }
   parts.state_sequences = places.take<DeviceStateSequence>(counts.state_sequences);
   parts.state_saves = places.take<StateCopy>(counts.state_saves);
+  parts.lora_tasks = places.take<LoraTask>(counts.lora_tasks);
   size_t kept_plan_bytes = 0;
   for (const AttentionPlanShape& shape : attention) {
     if (counts.kept_rows == 0) continue;
@@ -37,6 +38,7 @@ StepParts StepParts::place(ArenaPlaces& places, std::span<const AttentionPlanSha
   }
   parts.kept_rows = places.take<int32_t>(counts.kept_rows);
   parts.kept_plan = places.take<std::byte>(kept_plan_bytes);
+  parts.kept_lora_tasks = places.take<LoraTask>(counts.kept_lora_tasks);
   parts.logit_rows = places.take<int32_t>(counts.logit_rows);
   parts.sample_rows = places.take<DeviceSampleRow>(counts.logit_rows);
   parts.biases = places.take<DeviceLogitBias>(counts.biases);
@@ -59,6 +61,8 @@ StepInput StepInput::in(const StepArena& arena, const StepParts& parts,
                   .saves = arena.on_device(parts.state_saves).data(),
                   .count = static_cast<int32_t>(parts.state_sequences.count),
                   .rows_max = 1};
+  input.lora_tasks = arena.on_device(parts.lora_tasks);
+  input.kept_lora_tasks = arena.on_device(parts.kept_lora_tasks);
   input.kept_rows = arena.on_device(parts.kept_rows);
   input.logit_rows = arena.on_device(parts.logit_rows);
   input.sample_rows = arena.on_device(parts.sample_rows).data();
@@ -83,12 +87,15 @@ void StepStages::forward(OpContext& context, const StepInput& input, TensorView 
   }
   const ForwardBatch::KeptRows kept{
       .rows = input.kept_rows, .group = {.slots = {}, .sequences = {}, .plan = &input.kept_plan}};
-  const ForwardBatch batch{.tokens = input.tokens,
-                           .positions = input.positions,
-                           .groups = groups,
-                           .layer_group = storage_.plan().layer_group,
-                           .kept = input.keeps_rows ? &kept : nullptr,
-                           .states = states_.view_on_device(input.states)};
+  const ForwardBatch batch{
+      .tokens = input.tokens,
+      .positions = input.positions,
+      .groups = groups,
+      .layer_group = storage_.plan().layer_group,
+      .kept = input.keeps_rows ? &kept : nullptr,
+      .states = states_.view_on_device(input.states),
+      .adapters = {
+          .slots = adapters_, .tasks = input.lora_tasks, .kept_tasks = input.kept_lora_tasks}};
   model_.embed(context, batch, hidden);
   model_.layers(context, batch, {0, model_.spec().layer_count}, storage_.layers(), hidden, taps);
 }

@@ -35,10 +35,12 @@ constexpr int64_t device_logit_row_bytes(int64_t vocabulary) {
 struct StepCounts {
   size_t tokens = 0;
   size_t logit_rows = 0;
-  size_t kept_rows = 0;  // of ForwardBatch::kept
-  size_t biases = 0;     // of logits, of all rows
-  size_t entries = 0;    // of block tables that change
-  size_t marks = 0;      // of tokens that penalties count
+  size_t kept_rows = 0;   // of ForwardBatch::kept
+  size_t biases = 0;      // of logits, of all rows
+  size_t entries = 0;     // of block tables that change
+  size_t marks = 0;       // of tokens that penalties count
+  size_t lora_tasks = 0;  // of rows that have adapters
+  size_t kept_lora_tasks = 0;
   // Of models that keep states.
   size_t state_sequences = 0;
   size_t state_saves = 0;
@@ -49,6 +51,11 @@ struct StepCounts {
   }
 };
 
+// Of a step that is padded to so many rows, whatever adapters these have, where some have one.
+inline size_t padded_lora_tasks(size_t rows, int32_t adapter_slots) {
+  return static_cast<size_t>(lora_tasks_max(static_cast<int64_t>(rows), adapter_slots));
+}
+
 // Where a step's inputs lie in its arena. What a recording reads comes first: where it lies depends
 // on the numbers of rows alone.
 struct StepParts {
@@ -58,8 +65,10 @@ struct StepParts {
   std::vector<ArenaPart<std::byte>> attention_plans;  // [groups]
   ArenaPart<DeviceStateSequence> state_sequences;     // [S]
   ArenaPart<StateCopy> state_saves;
+  ArenaPart<LoraTask> lora_tasks;
   ArenaPart<int32_t> kept_rows;  // [K]
   ArenaPart<std::byte> kept_plan;
+  ArenaPart<LoraTask> kept_lora_tasks;
   ArenaPart<int32_t> logit_rows;           // [R]
   ArenaPart<DeviceSampleRow> sample_rows;  // [R]
   ArenaPart<DeviceLogitBias> biases;       // a recording knows where they begin
@@ -78,8 +87,9 @@ struct StepInput {
   std::vector<AttentionPlan> attention_plans;  // [groups], `device` set
   DeviceStates states;                         // of a sequence one row, where nothing else is said
   std::span<int32_t> kept_rows;
-  AttentionPlan kept_plan;  // of the rows kept
-  bool keeps_rows = false;  // false: the last layer computes all rows
+  AttentionPlan kept_plan;                          // of the rows kept
+  bool keeps_rows = false;                          // false: the last layer computes all rows
+  std::span<LoraTask> lora_tasks, kept_lora_tasks;  // none: no row has an adapter
   std::span<int32_t> logit_rows;
   DeviceSampleRow* sample_rows = nullptr;
   DeviceLogitBias* biases = nullptr;
@@ -98,13 +108,21 @@ struct StepInput {
 class StepStages {
  public:
   // All outlive this.
-  StepStages(const Model& model, const KvStorage& storage, const StateStorage& states,
-             const DeviceSlots& slots, const TokenMasks& masks, LayerTaps taps)
-      : model_(model),
-        storage_(storage),
-        states_(states),
-        slots_(slots),
-        masks_(masks),
+  struct Sources {
+    const Model& model;
+    const KvStorage& storage;
+    const StateStorage& states;
+    const DeviceSlots& slots;
+    const TokenMasks& masks;
+    const LoraSlots* adapters;  // null: no row has one
+  };
+  StepStages(const Sources& sources, LayerTaps taps)
+      : model_(sources.model),
+        storage_(sources.storage),
+        states_(sources.states),
+        slots_(sources.slots),
+        masks_(sources.masks),
+        adapters_(sources.adapters),
         taps_(taps) {}
 
   LayerTaps taps() const { return taps_; }  // of steps of requests; padding has none
@@ -128,6 +146,7 @@ class StepStages {
   const StateStorage& states_;
   const DeviceSlots& slots_;
   const TokenMasks& masks_;
+  const LoraSlots* const adapters_;
   const LayerTaps taps_;
 };
 

@@ -17,7 +17,7 @@ namespace headrace {
 struct StepSubmission {
   Ticket ticket;
   StepInput input;
-  int32_t padded_rows = 0;                           // 0: the step is not padded
+  RecordedSize size;                                 // no rows: the step is not padded
   const StepGraphs::Recording* recording = nullptr;  // nullptr: the step runs without a recording
 
   // Of a step without a recording, from its forward stage on.

@@ -7,6 +7,18 @@
 #include "engine/padding_step.h"
 
 namespace headrace {
+namespace {
+
+// Of a step that is not padded.
+size_t task_count(std::span<const AdapterRows> adapters) {
+  size_t tasks = 0;
+  for (const AdapterRows& each : adapters) {
+    tasks += (each.rows.size() + kLoraTaskRows - 1) / kLoraTaskRows;
+  }
+  return tasks;
+}
+
+}  // namespace
 
 StepInput StepWriter::write(const StepPlan& plan, const ForwardBatch& batch, const HeadRows& logits,
                             size_t padded) {
@@ -15,15 +27,21 @@ StepInput StepWriter::write(const StepPlan& plan, const ForwardBatch& batch, con
   const size_t padded_states = states_.has_states() ? padded : 0;
   const size_t state_sequences = std::max(states_.sequence_count(), padded_states);
   const size_t state_saves = std::max(states_.save_count(), padded_states);
-  const StepParts parts = StepParts::place(arena_.places(), attention_,
-                                           {.tokens = std::max(batch.tokens.size(), padded),
-                                            .logit_rows = std::max(logits.rows.size(), padded),
-                                            .kept_rows = kept == nullptr ? 0 : kept->rows.size(),
-                                            .biases = logits.biases.size(),
-                                            .entries = slots_.entries().size(),
-                                            .marks = slots_.marks().size(),
-                                            .state_sequences = state_sequences,
-                                            .state_saves = state_saves});
+  const std::span<const AdapterRows> adapters = batch.adapters.rows;
+  const size_t padded_tasks = adapters.empty() ? 0 : padded_lora_tasks(padded, adapter_slots_);
+  if (kept != nullptr) kept_adapters_ = keep_adapter_rows(adapters, kept->rows);
+  const StepParts parts =
+      StepParts::place(arena_.places(), attention_,
+                       {.tokens = std::max(batch.tokens.size(), padded),
+                        .logit_rows = std::max(logits.rows.size(), padded),
+                        .kept_rows = kept == nullptr ? 0 : kept->rows.size(),
+                        .biases = logits.biases.size(),
+                        .entries = slots_.entries().size(),
+                        .marks = slots_.marks().size(),
+                        .lora_tasks = padded > 0 ? padded_tasks : task_count(adapters),
+                        .kept_lora_tasks = kept == nullptr ? 0 : task_count(kept_adapters_),
+                        .state_sequences = state_sequences,
+                        .state_saves = state_saves});
   arena_.fill(parts.tokens, batch.tokens);
   arena_.fill(parts.positions, batch.positions);
   std::vector<AttentionPlan> plans;
@@ -37,6 +55,8 @@ StepInput StepWriter::write(const StepPlan& plan, const ForwardBatch& batch, con
                                       slots_.group_stride(), to)
                         : plan_group(plan, batch, group, to));
   }
+  fill_lora_tasks(adapters, arena_.on_host(parts.lora_tasks));
+  if (kept != nullptr) fill_lora_tasks(kept_adapters_, arena_.on_host(parts.kept_lora_tasks));
   write_logit_rows(parts, logits);
   arena_.fill(parts.entries, slots_.entries());
   arena_.fill(parts.marks, slots_.marks());
@@ -51,14 +71,15 @@ StepInput StepWriter::write(const StepPlan& plan, const ForwardBatch& batch, con
   return input;
 }
 
-StepInput StepWriter::write_padding(std::span<const AttentionSequence> sequences,
-                                    size_t logit_rows) {
+StepInput StepWriter::write_padding(const PaddingStep& step) {
+  const std::span<const AttentionSequence> sequences = step.sequences;
   const AttentionSequence& last = sequences.back();
   const auto count = static_cast<size_t>(last.row_first + last.row_count);
   const StepParts parts =
       StepParts::place(arena_.places(), attention_,
                        {.tokens = count,
-                        .logit_rows = logit_rows,
+                        .logit_rows = static_cast<size_t>(step.logit_rows),
+                        .lora_tasks = step.adapters ? padded_lora_tasks(count, adapter_slots_) : 0,
                         .state_sequences = states_.has_states() ? sequences.size() : 0,
                         .state_saves = states_.has_states() ? sequences.size() : 0});
   arena_.fill(parts.tokens, std::span<const TokenId>());
@@ -68,6 +89,7 @@ StepInput StepWriter::write_padding(std::span<const AttentionSequence> sequences
     arena_.fill(parts.slots[group], std::span<const int64_t>(), storage_.padding_slot());
     to.push_back(arena_.on_host(parts.attention_plans[group]));
   }
+  fill_lora_tasks({}, arena_.on_host(parts.lora_tasks));
   write_logit_rows(parts, {});
   StepInput input = StepInput::in(arena_, parts, plan_padding(attention_, sequences, to));
   const std::span<DeviceStateSequence> of_states = arena_.on_host(parts.state_sequences);

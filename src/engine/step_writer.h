@@ -10,6 +10,7 @@
 #include "engine/batch_builder.h"
 #include "engine/device_slots.h"
 #include "engine/kv_storage.h"
+#include "engine/padding_step.h"
 #include "engine/state_storage.h"
 #include "engine/step_arena.h"
 #include "engine/step_stages.h"
@@ -22,9 +23,20 @@ namespace headrace {
 class StepWriter {
  public:
   // All outlive this.
-  StepWriter(StepArena& arena, std::span<const AttentionPlanShape> attention /* [groups] */,
-             const KvStorage& storage, const StateStorage& states, const DeviceSlots& slots)
-      : arena_(arena), attention_(attention), storage_(storage), states_(states), slots_(slots) {}
+  struct Sources {
+    std::span<const AttentionPlanShape> attention;  // [groups]
+    const KvStorage& storage;
+    const StateStorage& states;
+    const DeviceSlots& slots;
+    int32_t adapter_slots;  // 0: no row has an adapter
+  };
+  StepWriter(StepArena& arena, const Sources& sources)
+      : arena_(arena),
+        attention_(sources.attention),
+        storage_(sources.storage),
+        states_(sources.states),
+        slots_(sources.slots),
+        adapter_slots_(sources.adapter_slots) {}
 
   // What is read of a step behind its layers.
   struct HeadRows {
@@ -39,7 +51,7 @@ class StepWriter {
   StepInput write(const StepPlan& plan, const ForwardBatch& batch, const HeadRows& logits,
                   size_t padded);
   // The same of a step of nothing but padding.
-  StepInput write_padding(std::span<const AttentionSequence> sequences, size_t logit_rows);
+  StepInput write_padding(const PaddingStep& step);
 
  private:
   // How many of its rows a step has at most of one sequence.
@@ -55,8 +67,10 @@ class StepWriter {
   const KvStorage& storage_;
   const StateStorage& states_;
   const DeviceSlots& slots_;
+  const int32_t adapter_slots_;
   std::vector<AttentionSequence> sequences_;  // [S], of one group at a time
   std::vector<int32_t> hidden_rows_;          // [R]
+  std::vector<AdapterRows> kept_adapters_;    // of the rows that are kept
 };
 
 }  // namespace headrace

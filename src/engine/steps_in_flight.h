@@ -6,6 +6,7 @@
 #include <memory>
 #include <vector>
 
+#include "base/adapter.h"
 #include "base/ids.h"
 #include "engine/batch_builder.h"
 #include "engine/model_runner.h"
@@ -17,10 +18,11 @@ namespace headrace {
 
 struct StepInFlight {
   std::vector<LogitRow> logit_rows;
-  std::vector<DeviceSampleRow> sample_rows;  // of each of these
-  std::vector<bool> dead_ends;               // of its masks: they allow nothing
-  std::unique_ptr<Event> done;               // the results are on the host
-  bool submitted = false;                    // false: another step may take this place
+  std::vector<DeviceSampleRow> sample_rows;              // of each of these
+  std::vector<bool> dead_ends;                           // of its masks: they allow nothing
+  std::vector<std::shared_ptr<const Adapter>> adapters;  // that it reads
+  std::unique_ptr<Event> done;                           // the results are on the host
+  bool submitted = false;                                // false: another step may take this place
   RunnerTiming timing;
 };
 

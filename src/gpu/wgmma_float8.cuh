@@ -1,5 +1,5 @@
-// Products of a warpgroup (wgmma.cuh) of e4m3 operands in shared memory: 32 elements of k a step, both
-// with k along their rows' bytes. PTX ISA 8.0: wgmma.mma_async.
+// Products of a warpgroup (wgmma.cuh) of e4m3 operands in shared memory: 32 elements of k a step,
+// both with k along their rows' bytes. PTX ISA 8.0: wgmma.mma_async.
 #pragma once
 
 #include <cuda_fp8.h>

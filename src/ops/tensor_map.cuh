@@ -10,8 +10,8 @@
 
 namespace headrace::gpu {
 
-// A tensor of F16, BF16 or F8 whose first dimension is dense, and the box of it that one copy moves.
-// Elements outside the tensor arrive as zeros.
+// A tensor of F16, BF16 or F8 whose first dimension is dense, and the box of it that one copy
+// moves. Elements outside the tensor arrive as zeros.
 struct TensorMapShape {
   DType dtype;
   const void* base;                     // on 16 bytes

@@ -33,11 +33,8 @@ inline constexpr Named<std::optional<DType>> kArithmeticTypes[] = {
 
 // What float matrices may be quantised to while they are packed.
 inline constexpr Named<std::optional<DType>> kQuantizations[] = {
-    {"none", std::nullopt},
-    {"q8_0", DType::kQ8_0},
-    {"q4_0", DType::kQ4_0},
-    {"q4_k", DType::kQ4_K},
-    {"fp8", DType::kF8},
+    {"none", std::nullopt}, {"q8_0", DType::kQ8_0}, {"q4_0", DType::kQ4_0},
+    {"q4_k", DType::kQ4_K}, {"fp8", DType::kF8},
 };
 
 enum class PackedCacheUse : uint8_t {

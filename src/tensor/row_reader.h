@@ -26,8 +26,8 @@ class RowReader {
   // The block type that rows of a float type are best multiplied in, where arithmetic need not be
   // exact; empty: their own.
   virtual std::optional<DType> fast_type() const { return {}; }
-  // Whether a row is e4m3 numbers with one scale, which read_float8_row() then gives: the numbers of
-  // the columns to `out`, a byte each, and the scale. Any thread.
+  // Whether a row is e4m3 numbers with one scale, which read_float8_row() then gives: the numbers
+  // of the columns to `out`, a byte each, and the scale. Any thread.
   virtual bool has_float8_rows() const { return false; }
   virtual float read_float8_row(int64_t /*row*/, int64_t /*first_column*/, int64_t /*columns*/,
                                 std::byte* /*out*/) const {
