@@ -76,7 +76,7 @@ void add_shared_flags(CLI::App& app, WorkloadFlags& flags) {
       ->group("Work");
   AdapterOptions& adapters = flags.model.stack.adapters;
   app.add_option("--lora-dummy", adapters.dummies,
-                 "CPU: so many random adapters, which requests have in turn (0: none)")
+                 "So many random adapters, which requests have in turn (0: none)")
       ->check(CLI::Range(0, 1 << 12))
       ->type_name("N")
       ->group("Work");

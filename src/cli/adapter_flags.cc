@@ -96,8 +96,10 @@ void add_adapter_flag(CLI::App& app, AdapterOptions& options) {
          "The same, and what it adds times SCALE")
       ->type_name("PATH:SCALE")
       ->group(kAdapterGroup);
-  add_choice(app, "--lora-dtype", options.dtype, kLoraTypes,
-             "What adapters are kept as; auto: float32 with --dtype float32, else float16")
+  add_choice(
+      app, "--lora-dtype", options.dtype, kLoraTypes,
+      "What adapters are kept as on a CPU; auto: float32 with --dtype float32, else float16. "
+      "On a GPU as the model computes")
       ->group(kAdapterGroup);
   app.add_option("--max-lora-rank", options.rank_max, "Largest rank of an adapter")
       ->check(CLI::Range(1, 1 << 12))

@@ -1,6 +1,8 @@
 #include "stack/adapter_loading.h"
 
+#include <algorithm>
 #include <utility>
+#include <vector>
 
 #include <fmt/format.h>
 
@@ -32,17 +34,66 @@ Result<AdapterBank::Adapters> load_adapter(const AdaptedModel& model, const Adap
 LoraLoadOptions load_options(const AdapterOptions& options, const AdaptedModel& model) {
   return {.rank_max = options.rank_max,
           .dtype = options.dtype.value_or(model.dtype),
-          .rows_interleaved = model.rows_interleaved};
+          .rows_interleaved = model.rows_interleaved,
+          .slots = model.slots};
+}
+
+// On a GPU all of what a slot holds is taken, whatever the adapter has.
+std::string slots_line(const LoraSlots& slots, size_t loaded) {
+  const LoraSlots::Sizes sizes = slots.sizes();
+  return fmt::format(
+      "adapters: {} loaded; {} slots (--max-cpu-loras) of rank {} (--max-lora-rank) in the GPU's "
+      "memory, {:.1f} MiB each, {:.1f} MiB in all",
+      loaded, sizes.count, sizes.rank_max, in_mib(slots.bytes() / sizes.count),
+      in_mib(slots.bytes()));
+}
+
+// The largest rank of the adapters of the start.
+Result<int32_t> rank_at_start(const AdapterOptions& options, const AdaptedModel& model) {
+  int64_t rank = options.dummies > 0 ? options.dummy_rank : 1;
+  std::vector<AdapterSpec> specs = options.at_start;
+  if (options.of_all) specs.push_back(*options.of_all);
+  for (const AdapterSpec& spec : specs) {
+    HR_ASSIGN_OR_RETURN(const LoraFile file, read_lora_file(spec.path, model.names));
+    for (const LoraPair& pair : file.pairs) rank = std::max(rank, pair.a.rows());
+  }
+  // One that is over it is refused by name when it is loaded.
+  return static_cast<int32_t>(std::min<int64_t>(rank, options.rank_max));
 }
 
 }  // namespace
 
-Status check_adapters(const AdapterOptions& options, bool gpu, int32_t ranks) {
-  if (!options.wanted()) return ok_status();
-  if (gpu) {
-    return unsupported("--enable-lora: adapters run on CPUs so far: use --device cpu",
-                       "enable-lora");
+int32_t adapters_max(const AdapterOptions& options) {
+  if (options.enabled) return options.count_max;
+  const auto at_start = static_cast<int32_t>(options.at_start.size());
+  return at_start + options.dummies + (options.of_all ? 1 : 0);
+}
+
+Result<std::shared_ptr<LoraSlots>> make_adapter_slots(const AdapterOptions& options,
+                                                      const AdaptedModel& model) {
+  const DType activations = model.model.activation_dtype();
+  if (options.dtype.value_or(activations) != activations) {
+    return unsupported(fmt::format("--lora-dtype: on a GPU adapters are kept in {}, as the model "
+                                   "computes: leave the flag out",
+                                   dtype_name(activations)),
+                       "lora-dtype");
   }
+  LoraSlots::Sizes sizes{.count = adapters_max(options), .rank_max = options.rank_max};
+  if (!options.enabled) {
+    HR_ASSIGN_OR_RETURN(sizes.rank_max, rank_at_start(options, model));
+  }
+  const auto sites = model.model.adapter_sites();
+  auto slots = LoraSlots::create(model.device, sites, sizes, activations);
+  if (slots.ok()) return slots;
+  return exhausted(fmt::format("{}: {} adapters of rank {} take {:.1f} MiB of it: lower "
+                               "--max-cpu-loras or --max-lora-rank",
+                               slots.status().message(), sizes.count, sizes.rank_max,
+                               in_mib(LoraSlots::bytes(sites, sizes, activations))),
+                   "max-cpu-loras");
+}
+
+Status check_adapters(const AdapterOptions& options, int32_t ranks) {
+  if (!options.wanted()) return ok_status();
   if (ranks > 1) {
     return unsupported(
         "--enable-lora: adapters are not split over ranks: use "
@@ -77,6 +128,7 @@ std::string adapter_plan_line(const AdapterOptions& options, const AdaptedModel&
                               const AdapterBank& bank) {
   int64_t bytes = 0;
   const auto loaded = bank.list();
+  if (model.slots != nullptr) return slots_line(*model.slots, loaded.size());
   for (const auto& entry : loaded) bytes += entry.adapter->bytes();
   const int64_t most = lora_bytes_max(model.model.adapter_sites(), options.rank_max,
                                       load_options(options, model).dtype);

@@ -80,17 +80,19 @@ Result<PoolPlan> plan_gpu_pool(const MemoryOptions& options, const KvPlan& kv,
                                size_t ranks) {
   const int64_t pages_min =
       peak_pages(kv.groups, runner.max_model_len, runner.max_num_batched_tokens) + 1;
-  HR_ASSIGN_OR_RETURN(const MemoryPlan plan,
-                      plan_memory({.total_bytes = device.traits().memory_bytes,
-                                   .free_bytes = device.free_bytes(),
-                                   .weight_bytes = model.weight_bytes(),
-                                   .runner_bytes = model_runner_bytes(device, model, kv, runner) +
-                                                   group_bytes(ranks),
-                                   .recording_bytes = model_recording_bytes(device, model, runner),
-                                   .utilization = options.gpu_memory_utilization,
-                                   .kv_bytes_wanted = options.kv_cache_memory_bytes,
-                                   .page_bytes = kv.page_bytes,
-                                   .pages_min = pages_min}));
+  HR_ASSIGN_OR_RETURN(
+      const MemoryPlan plan,
+      plan_memory(
+          {.total_bytes = device.traits().memory_bytes,
+           .free_bytes = device.free_bytes(),
+           .weight_bytes = model.weight_bytes(),
+           .adapter_bytes = runner.adapter_slots == nullptr ? 0 : runner.adapter_slots->bytes(),
+           .runner_bytes = model_runner_bytes(device, model, kv, runner) + group_bytes(ranks),
+           .recording_bytes = model_recording_bytes(device, model, runner),
+           .utilization = options.gpu_memory_utilization,
+           .kv_bytes_wanted = options.kv_cache_memory_bytes,
+           .page_bytes = kv.page_bytes,
+           .pages_min = pages_min}));
   const PoolPlan pool{
       .block_count = static_cast<int32_t>(plan.page_count - 1),  // one is the runner's, for padding
       .line = plan.to_string(),

@@ -151,8 +151,7 @@ class StackLoader {
     const bool gpu = takes_gpu(options_.device);
     HR_RETURN_IF_ERROR(check_load_options(options_.load, gpu));
     HR_RETURN_IF_ERROR(check_kv_formats(options_.kv_formats, gpu));
-    HR_RETURN_IF_ERROR(
-        check_adapters(options_.adapters, gpu, options_.device.tensor_parallel_size));
+    HR_RETURN_IF_ERROR(check_adapters(options_.adapters, options_.device.tensor_parallel_size));
     const std::vector<std::string_view> known = kernel_names();
     for (const std::string& name : options_.prefer_kernels) {
       if (std::find(known.begin(), known.end(), name) == known.end()) {
@@ -276,13 +275,21 @@ class StackLoader {
     if (!options_.adapters.wanted()) return ok_status();
     const Timeline::Span span(timeline(), "adapters");
     const ModelWeights& weights = stack_->weights_;
-    const AdaptedModel adapted{
-        .device = device(),
-        .model = stack_->model(),
-        .names = weights.architecture->hf_names(),
-        .rows_interleaved = weights.config.qk_rows_interleaved,
-        .in_gguf = stack_->source_->kind() == SourceKind::kGguf,
-        .dtype = compute() == ComputeType::kFloat32 ? DType::kF32 : DType::kF16};
+    AdaptedModel adapted{.device = device(),
+                         .model = stack_->model(),
+                         .names = weights.architecture->hf_names(),
+                         .rows_interleaved = weights.config.qk_rows_interleaved,
+                         .in_gguf = stack_->source_->kind() == SourceKind::kGguf,
+                         .dtype = on_gpu() ? stack_->model().activation_dtype()
+                                  : compute() == ComputeType::kFloat32 ? DType::kF32
+                                                                       : DType::kF16};
+    if (adapted.model.adapter_sites().empty()) {
+      return unsupported("--enable-lora: no matrix of this model takes adapters", "enable-lora");
+    }
+    if (on_gpu()) {
+      HR_ASSIGN_OR_RETURN(adapted.slots, make_adapter_slots(options_.adapters, adapted));
+      options_.runner.adapter_slots = adapted.slots;
+    }
     HR_ASSIGN_OR_RETURN(stack_->adapters_, make_adapter_bank(options_.adapters, adapted));
     log_info("{}", adapter_plan_line(options_.adapters, adapted, *stack_->adapters_));
     if (options_.adapters.of_all) stack_->adapter_of_all_ = options_.adapters.of_all->name;
@@ -326,7 +333,10 @@ class StackLoader {
   // The part of each rank, one after the other: the first has read the file then.
   Status load_models(ModelLoadOptions& load) {
     const ModelWeights& weights = stack_->weights_;
-    if (options_.adapters.wanted()) load.adapter_rank_max = options_.adapters.rank_max;
+    if (options_.adapters.wanted()) {
+      load.adapter_rank_max = options_.adapters.rank_max;
+      load.adapter_slots = adapters_max(options_.adapters);
+    }
     load.shard = {.ranks = options_.device.tensor_parallel_size,
                   .sums = shard_sums(options_.device, device().kind())};
     for (const auto& device : stack_->devices_) {
