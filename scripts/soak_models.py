@@ -4,6 +4,8 @@ import itertools
 import math
 import random
 
+import soak_adapters
+
 MODEL_LEN = 1024
 SEQS = 48
 SHARP = 2.2  # standard deviation of attention's scores: of 500 keys some four have most of a row's weight
@@ -134,11 +136,11 @@ SHAPES = [
 
 class Flags:
     """`pool`: tokens of keys and values in the pool. `pressure`: counts of the server that must not be 0 at its end.
-    `ranks`: as many GPUs are needed. (On one, a kernel of one rank may hold the room that one waits for of the other.)"""
+    `adapters`: so many, which requests name in turn, and the model itself. `ranks`: as many GPUs are needed. (On one, a kernel of one rank may hold the room that one waits for of the other.)"""
 
-    def __init__(self, name, *flags, pool=MODEL_LEN * SEQS // 2, pressure=(), page_bytes_min=0, policy="", ranks=1):
+    def __init__(self, name, *flags, pool=MODEL_LEN * SEQS // 2, pressure=(), page_bytes_min=0, policy="", ranks=1, adapters=0):
         self.name, self.flags, self.pool, self.pressure, self.ranks = name, list(flags), pool, pressure, ranks
-        self.page_bytes_min, self.policy = page_bytes_min, policy
+        self.page_bytes_min, self.policy, self.adapters = page_bytes_min, policy, adapters
         if policy:
             self.flags += ["--policy", policy]
         if ranks > 1:
@@ -150,6 +152,8 @@ class Flags:
         if shape.keeps_states() and (swaps or proposes or self.ranks > 1):
             return False  # refused, or of no effect
         if shape.keeps_latents() and self.ranks > 1:
+            return False
+        if self.adapters and not soak_adapters.modules_of(shape):
             return False
         return 16 * shape.token_bytes(4 if "float32" in self.flags else 2) >= self.page_bytes_min
 
@@ -181,6 +185,10 @@ FLAGS = [
     Flags("ngram", *NGRAM, pressure=("proposed",)),
     Flags("invariant-ngram", "--batch-invariant", *NGRAM, pressure=("proposed",)),
     Flags("ngram-swap", *NGRAM, *SWAP, pool=TIGHT, pressure=(*OUT_AND_BACK, "proposed")),
+    Flags("adapters", adapters=5),
+    Flags("invariant-adapters", "--batch-invariant", *NGRAM, adapters=5, pressure=("proposed",)),
+    Flags("adapters-swap", *SWAP, adapters=3, pool=TIGHT, pressure=OUT_AND_BACK),
+    Flags("adapters-q8", "--quantization", "q8_0", "--enforce-eager", adapters=5),
     Flags("packed-q8", "--quantization", "q8_0"),
     Flags("invariant-q4", "--batch-invariant", "--quantization", "q4_k"),
     Flags("no-prefix-cache", "--no-enable-prefix-caching"),

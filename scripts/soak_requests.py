@@ -4,6 +4,7 @@ import http.client
 import json
 import re
 
+import soak_adapters
 from soak_models import MODEL_LEN
 
 ABORTED = 0.12  # of the requests
@@ -77,6 +78,10 @@ def make_cases(random, shape, flags):
         Case("regex", ids(9), 40, lambda text: re.fullmatch(DATE, text), structured_outputs={"regex": DATE}, **sampled),
         Case("choice", ids(12), 24, CHOICES.__contains__, structured_outputs={"choice": CHOICES}, logit_bias=biases),
     ]
+    if flags.adapters and soak_adapters.modules_of(shape):
+        models = ["soak", *map(soak_adapters.name_of, range(flags.adapters))]
+        for number, case in enumerate(cases):  # neighbours share a model, as prefixes do
+            case.body["model"] = models[number // 2 % len(models)]
     return cases
 
 

@@ -10,6 +10,7 @@ import subprocess
 import threading
 import time
 
+import soak_adapters
 from soak_models import MODEL_LEN, SEQS
 
 START_SECONDS = 120
@@ -67,6 +68,8 @@ class Server:
             "--max-model-len", str(MODEL_LEN), "--max-num-seqs", str(SEQS), "--log-level", "info", "--no-access-log",
             "--threads", str(options.threads), *flags.flags,
         ]  # fmt: skip
+        if flags.adapters and soak_adapters.modules_of(shape):
+            command += ["--lora-modules", *soak_adapters.write_adapters(shape, flags.adapters, folder)]
         self.command = " ".join(command)
         environment = {**os.environ, "HEADRACE_PACKED_CACHE": "off"}
         self.ranks = flags.ranks
@@ -191,7 +194,7 @@ class Server:
     def planned_mib(self):
         if self.ranks > 1:
             return None  # the plan is of one rank
-        parts = re.findall(r"(weights|tables|values|steps|kernels) ([0-9.]+)", self.plan)
+        parts = re.findall(r"(weights|adapters|tables|values|steps|kernels) ([0-9.]+)", self.plan)
         return 1024 * sum(float(gib) for _, gib in parts) if parts else None
 
     def end(self):

@@ -85,6 +85,7 @@ Result<std::vector<Outcome>> ModelUnderTest::answer(std::span<const TestRequest>
     Request request{.id = stack_->engine().next_request_id(),
                     .prompt = requests[i].prompt,
                     .sampling = requests[i].sampling,
+                    .adapter_weights = requests[i].adapter,
                     .constraint = requests[i].constraint};
     HR_RETURN_IF_ERROR(stack_->engine().submit(
         std::move(request), [board, i](const Emission& emission) { board->add(i, emission); }));

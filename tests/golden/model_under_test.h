@@ -34,6 +34,7 @@ struct TestRequest {
   std::vector<TokenId> prompt;
   SamplingParams sampling;
   std::shared_ptr<const TokenConstraint> constraint = nullptr;
+  std::shared_ptr<const Adapter> adapter = nullptr;
 };
 
 struct Outcome {
