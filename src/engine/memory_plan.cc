@@ -17,9 +17,12 @@ double gib(int64_t bytes) { return static_cast<double>(bytes) / (1 << 30); }
 Status too_little(const MemoryPlanInput& input, int64_t kv_bytes) {
   return exhausted(fmt::format(
       "{:.2f} GiB are left for keys and values, one sequence of --max-model-len needs {:.2f}: "
-      "lower --max-model-len, --max-num-seqs or --max-num-batched-tokens, or raise "
+      "lower --max-model-len, --max-num-seqs or --max-num-batched-tokens{}, or raise "
       "--gpu-memory-utilization ({:.2f} of {:.1f} GiB; {:.1f} GiB are free before them)",
       gib(std::max<int64_t>(kv_bytes, 0)), gib(input.pages_min * input.page_bytes),
+      input.adapter_bytes > 0 ? fmt::format(", or --max-cpu-loras and --max-lora-rank ({:.2f} GiB)",
+                                            gib(input.adapter_bytes))
+                              : "",
       input.utilization, gib(input.total_bytes), gib(input.free_bytes)));
 }
 

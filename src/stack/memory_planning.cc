@@ -43,6 +43,16 @@ int64_t group_bytes(size_t ranks) {
   return ranks == 1 ? 0 : PeerRanks::bytes(static_cast<int>(ranks));
 }
 
+// Of the slots that adapters get on a GPU, about; before the load, which knows their matrices.
+int64_t adapter_bytes_about(const AdapterOptions& options, const ModelConfig& config) {
+  if (!options.wanted()) return 0;
+  const int64_t queries = int64_t{config.heads} * config.head_dim;
+  const int64_t keys = int64_t{config.kv_heads} * config.head_dim;
+  const int64_t widths = 6 * int64_t{config.hidden} + 2 * queries + 2 * keys +
+                         3 * (config.hidden + int64_t{config.ffn});
+  return int64_t{2} * adapters_max(options) * options.rank_max * config.layers * widths;
+}
+
 // The model's whole context where there is memory for a sequence of it: on a GPU, as engines on
 // GPUs do. What is asked for is taken at its word; plan_pool() says where it does not fit.
 int32_t default_model_len(const StackOptions& options, const ModelWeights& weights,
@@ -69,7 +79,8 @@ int32_t default_model_len(const StackOptions& options, const ModelWeights& weigh
   const int64_t kv_bytes = memory.kv_cache_memory_bytes > 0
                                ? memory.kv_cache_memory_bytes
                                : usable - weight_bytes / ranks - kGpuRunnerBytes -
-                                     group_bytes(static_cast<size_t>(ranks));
+                                     group_bytes(static_cast<size_t>(ranks)) -
+                                     adapter_bytes_about(options.adapters, config);
   const int64_t fits = kv_bytes / token_bytes / kKvBlockTokens * kKvBlockTokens;
   return static_cast<int32_t>(std::clamp<int64_t>(fits, least, config.context_length));
 }
