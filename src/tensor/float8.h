@@ -13,7 +13,7 @@ namespace headrace {
 
 inline constexpr float kFloat8Max = 448.0f;
 
-inline float float8_e4m3_to_float(uint8_t bits) {
+inline float e4m3_to_float(uint8_t bits) {
   const int exponent = bits >> 3 & 15, mantissa = bits & 7;
   const float sign = bits & 0x80 ? -1.0f : 1.0f;
   if (exponent == 15 && mantissa == 7) return std::numeric_limits<float>::quiet_NaN();
@@ -22,7 +22,7 @@ inline float float8_e4m3_to_float(uint8_t bits) {
 }
 
 // Rounded to nearest even; what is larger becomes kFloat8Max.
-inline uint8_t float_to_float8_e4m3(float value) {
+inline uint8_t float_to_e4m3(float value) {
   const uint32_t bits = std::bit_cast<uint32_t>(value), magnitude = bits & 0x7fffffff;
   const auto sign = static_cast<uint8_t>(bits >> 24 & 0x80);
   if (magnitude > 0x7f800000) return sign | 0x7f;

@@ -14,7 +14,7 @@ namespace {
 std::array<float, 256> all_values() {
   std::array<float, 256> values{};
   for (size_t i = 0; i < values.size(); ++i) {
-    values[i] = float8_e4m3_to_float(static_cast<uint8_t>(i));
+    values[i] = e4m3_to_float(static_cast<uint8_t>(i));
   }
   return values;
 }

@@ -14,6 +14,7 @@
 #include <sstream>
 
 #include "base/json.h"
+#include "tensor/float8.h"
 #include "tensor/quantised_row.h"
 #include "weights/hub_float8.h"
 #include "weights/safetensors_fixture.h"
@@ -109,12 +110,12 @@ TEST(HubMatrix, IsBitForBitWhatTheFormatsToolsDequantise) {
 }
 
 TEST(HubMatrix, AByteOfFloat8) {
-  EXPECT_EQ(float8_e4m3_to_float(0x00), 0.0f);
-  EXPECT_EQ(float8_e4m3_to_float(0x01), 0x1p-9f);
-  EXPECT_EQ(float8_e4m3_to_float(0x08), 0x1p-6f);
-  EXPECT_EQ(float8_e4m3_to_float(0x38), 1.0f);
-  EXPECT_EQ(float8_e4m3_to_float(0xfe), -448.0f);
-  EXPECT_TRUE(std::isnan(float8_e4m3_to_float(0x7f)));
+  EXPECT_EQ(e4m3_to_float(0x00), 0.0f);
+  EXPECT_EQ(e4m3_to_float(0x01), 0x1p-9f);
+  EXPECT_EQ(e4m3_to_float(0x08), 0x1p-6f);
+  EXPECT_EQ(e4m3_to_float(0x38), 1.0f);
+  EXPECT_EQ(e4m3_to_float(0xfe), -448.0f);
+  EXPECT_TRUE(std::isnan(e4m3_to_float(0x7f)));
 }
 
 // ---- what is refused ----

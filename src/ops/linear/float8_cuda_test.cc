@@ -27,7 +27,7 @@ std::vector<float> through_float8(const std::vector<float>& values, int64_t k, B
     const float inverse = 1.0f / scale;
     for (float& value : row) {
       const float scaled = by == By::kScale ? value / scale : value * inverse;
-      value = scale * float8_e4m3_to_float(float_to_float8_e4m3(scaled));
+      value = scale * e4m3_to_float(float_to_e4m3(scaled));
     }
   }
   return result;

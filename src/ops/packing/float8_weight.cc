@@ -92,7 +92,7 @@ class Float8Rows {
       scale_ = largest > 0.0f ? largest / kFloat8Max : 1.0f;
       if (!finite) scale_ = std::numeric_limits<float>::quiet_NaN();
       for (size_t i = 0; i < values_.size(); ++i) {
-        numbers_[i] = std::byte{float_to_float8_e4m3(values_[i] / scale_)};
+        numbers_[i] = std::byte{float_to_e4m3(values_[i] / scale_)};
       }
     }
 
