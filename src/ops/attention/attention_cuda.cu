@@ -1,6 +1,7 @@
 // Attention on CUDA: the table of kernels, best first, and the reference among them.
 #include <array>
 
+#include "gpu/float8.cuh"
 #include "gpu/reduce.cuh"
 #include "ops/attention/attention_cuda.cuh"
 
@@ -34,9 +35,39 @@ __device__ float block_max(float value) {
   return value;
 }
 
+// A key or value of a head: elements of T, or 8-bit floats.
+template <class T>
+struct PlainNumbers {
+  const T* numbers;
+
+  __device__ static PlainNumbers of(const gpu::AttentionArguments<T>& args, const T* part,
+                                    const int32_t* block_table, int32_t position, int32_t head) {
+    return {part + args.key_offset(block_table, position, head)};
+  }
+  __device__ float operator[](int32_t d) const { return gpu::to_float(numbers[d]); }
+};
+template <class T>
+struct Fp8Numbers {
+  const std::byte* head;  // of the block
+  int32_t dim, block_tokens, token;
+
+  __device__ static Fp8Numbers of(const gpu::AttentionArguments<T>& args, const T* part,
+                                  const int32_t* block_table, int32_t position, int32_t head) {
+    const T* block = part + block_table[position / args.block_tokens] * args.block_stride;
+    return {reinterpret_cast<const std::byte*>(block) +
+                static_cast<int64_t>(head) * args.block_tokens * args.head_dim,
+            args.head_dim, args.block_tokens, position % args.block_tokens};
+  }
+  __device__ float operator[](int32_t d) const {
+    const auto number = static_cast<uint32_t>(head[fp8_place(dim, block_tokens, token, d)]);
+    const uint32_t pair = gpu::from_e4m3<__half>(number).x;
+    return __low2float(reinterpret_cast<const __half2&>(pair));
+  }
+};
+
 // One row and query head by a thread block: 128 keys at a time, a thread a key, then a thread a
 // component. f32 arithmetic.
-template <class T>
+template <class Numbers, class T>
 __device__ void attend_row(const gpu::AttentionArguments<T>& args, const AttentionTileWork& tile,
                            int32_t r, int32_t head) {
   __shared__ float q[kHeadDimMax];
@@ -58,9 +89,9 @@ __device__ void attend_row(const gpu::AttentionArguments<T>& args, const Attenti
     const int32_t key = from + thread;
     float score = -INFINITY;
     if (key <= position) {
-      const T* k = args.keys + args.key_offset(tile.block_table, key, kv_head);
+      const auto k = Numbers::of(args, args.keys, tile.block_table, key, kv_head);
       score = 0.0f;
-      for (int d = 0; d < args.head_dim; ++d) score += q[d] * gpu::to_float(k[d]);
+      for (int d = 0; d < args.head_dim; ++d) score += q[d] * k[d];
       score *= args.scale;
       if (args.soft_cap > 0) score = args.soft_cap * tanhf(score / args.soft_cap);
     }
@@ -73,10 +104,10 @@ __device__ void attend_row(const gpu::AttentionArguments<T>& args, const Attenti
     const int32_t count = min(kThreads, position + 1 - from);
     for (int i = 0; i < kDimsPerThread; ++i) sums[i] *= keep;
     for (int32_t j = 0; j < count; ++j) {
-      const T* v = args.values + args.key_offset(tile.block_table, from + j, kv_head);
+      const auto v = Numbers::of(args, args.values, tile.block_table, from + j, kv_head);
       for (int i = 0; i < kDimsPerThread; ++i) {
         const int d = thread + i * kThreads;
-        if (d < args.value_dim) sums[i] += weights[j] * gpu::to_float(v[d]);
+        if (d < args.value_dim) sums[i] += weights[j] * v[d];
       }
     }
     __syncthreads();
@@ -90,7 +121,7 @@ __device__ void attend_row(const gpu::AttentionArguments<T>& args, const Attenti
 }
 
 // blockIdx.y is the query head. Only the first split of split rows is looked at.
-template <class T>
+template <class Numbers, class T>
 __global__ void __launch_bounds__(kThreads)
     attention_reference(gpu::AttentionArguments<T> args, bool decode, int32_t rows) {
   const AttentionPlanHeader& header = args.header();
@@ -100,7 +131,7 @@ __global__ void __launch_bounds__(kThreads)
     const AttentionTileWork tile = tiles[i];
     if (tile.split > 0) continue;
     for (int32_t r = 0; r < tile.row_count; ++r) {
-      attend_row(args, tile, r, static_cast<int32_t>(blockIdx.y));
+      attend_row<Numbers>(args, tile, r, static_cast<int32_t>(blockIdx.y));
     }
   }
   for (int32_t row = header.row_count + static_cast<int32_t>(blockIdx.x); row < rows;
@@ -112,18 +143,24 @@ __global__ void __launch_bounds__(kThreads)
   }
 }
 
+template <class Numbers, class T>
+void run_reference_of(OpContext& context, const AttentionArgs& args) {
+  const auto arguments = gpu::attention_arguments<T>(args, nullptr, nullptr);
+  const dim3 grid(static_cast<unsigned>(4 * args.plan->shape.sm_count),
+                  static_cast<unsigned>(arguments.group * arguments.kv_heads));
+  const cudaStream_t stream = gpu::stream_of(context);
+  const auto launch = [&](bool decode) {
+    attention_reference<Numbers, T>
+        <<<grid, kThreads, 0, stream>>>(arguments, decode, static_cast<int32_t>(args.out.rows()));
+  };
+  if (args.plan->has_prefill) launch(false);
+  if (args.plan->has_decode) launch(true);
+}
+
 void run_reference(OpContext& context, const AttentionArgs& args) {
   gpu::with_float_type(args.q.dtype, [&]<class T>(gpu::ElementType<T>) {
-    const auto arguments = gpu::attention_arguments<T>(args, nullptr, nullptr);
-    const dim3 grid(static_cast<unsigned>(4 * args.plan->shape.sm_count),
-                    static_cast<unsigned>(arguments.group * arguments.kv_heads));
-    const cudaStream_t stream = gpu::stream_of(context);
-    const auto launch = [&](bool decode) {
-      attention_reference<T>
-          <<<grid, kThreads, 0, stream>>>(arguments, decode, static_cast<int32_t>(args.out.rows()));
-    };
-    if (args.plan->has_prefill) launch(false);
-    if (args.plan->has_decode) launch(true);
+    if (alike_and_fp8(args.kv)) return run_reference_of<Fp8Numbers<T>, T>(context, args);
+    run_reference_of<PlainNumbers<T>, T>(context, args);
   });
 }
 
@@ -135,19 +172,22 @@ bool plain_latents(const KvLayerView& kv, DType dtype) {
 bool any(const DeviceTraits& traits, const AttentionArgs& args) {
   return traits.kind == DeviceKind::kCuda && args.plan != nullptr &&
          args.kv.keys == KeyLayout::kRows && args.kv.k_dim <= kHeadDimMax &&
-         (alike_and_plain(args.kv, args.q.dtype) || plain_latents(args.kv, args.q.dtype));
+         (alike_and_plain(args.kv, args.q.dtype) || alike_and_fp8(args.kv) ||
+          plain_latents(args.kv, args.q.dtype));
 }
 
-// The copy engine and the tensor cores: 16-bit types, rows and pages on 16 bytes.
+// The copy engine and the tensor cores: 16-bit types or 8-bit floats, which prefill tiles read
+// where they are unpacked; rows and pages on 16 bytes.
 template <int32_t kDim>
 bool fast(const DeviceTraits& traits, const AttentionArgs& args) {
   const KvLayerView& kv = args.kv;
   return any(traits, args) && traits.compute_capability == 90 && kv.k_dim == kDim &&
-         !kv.v_aliases_k && kv.k_format != KvFormat::kF32 && kv.block_tokens == 16 &&
+         !kv.v_aliases_k && args.q.dtype != DType::kF32 && kv.block_tokens == 16 &&
+         (kv.k_format != KvFormat::kFp8 || kv.unpacked != nullptr) &&
          args.q.columns() / kDim / kv.kv_heads <= prefill_tile_rows(kDim) &&
          gpu::rows_aligned(args.q) && gpu::rows_aligned(args.out) &&
-         gpu::multiple_of_access(kv.base) && kv.block_stride % gpu::kAccessBytes == 0 &&
-         kv.v_offset % gpu::kAccessBytes == 0;
+         gpu::multiple_of_access(kv.base) && gpu::multiple_of_access(kv.unpacked) &&
+         kv.block_stride % gpu::kAccessBytes == 0 && kv.v_offset % gpu::kAccessBytes == 0;
 }
 
 constexpr std::array kKernels = {

@@ -354,6 +354,8 @@ void score_all(const AttentionTile& tile, Split& split) {
       return run_passes<ScorePass<Bf16Cache>>(tile, split);
     case KvFormat::kInt8:
       return run_passes<ScorePass<Int8Cache>>(tile, split);
+    case KvFormat::kFp8:  // fits_attention_tiles() has none
+      return;
   }
 }
 
@@ -367,6 +369,8 @@ void add_all_values_of_keys(const AttentionTile& tile, Split& split, float* cons
       return add_values_of_keys<Bf16Cache>(tile, split, sums);
     case KvFormat::kInt8:
       return add_values_of_keys<Int8Cache>(tile, split, sums);
+    case KvFormat::kFp8:
+      return;
   }
 }
 
@@ -382,6 +386,8 @@ void add_all_values(const AttentionTile& tile, Split& split, float* const sums) 
     case KvFormat::kInt8:
       stage_scales(tile, split);
       return run_passes<ValuePass<Int8Cache>>(tile, split, sums);
+    case KvFormat::kFp8:
+      return;
   }
 }
 

@@ -13,40 +13,46 @@
 // the splits, always in the same order.
 //
 // Where queries and the newest keys come from is a policy, Rows: StoredRows, or RopeRows
-// (decode_rope.cuh).
+// (decode_rope.cuh). What pages are made of is another (decode_pages.cuh).
 #pragma once
 
 #include "gpu/mma.cuh"
 #include "gpu/tma.cuh"
 #include "ops/attention/attention_cuda.cuh"
-#include "ops/attention/attention_tensor_map.cuh"
 #include "ops/attention/decode_items.h"
-#include "ops/attention/page.cuh"
+#include "ops/attention/decode_pages.cuh"
 #include "ops/attention/softmax.cuh"
 
 namespace headrace::gpu {
 
-template <int kHeadDim, int kTileRows>
+template <int kHeadDim, int kTileRows, bool kFp8Pages = false>
 struct DecodeShape {
   static constexpr int kDim = kHeadDim;
   static constexpr int kRows = kTileRows;
+  static constexpr bool kFp8 = kFp8Pages;  // pages of 8-bit floats, else of 16-bit elements
+  static constexpr int kPageBytes = kFp8 ? kPageTokens * kDim : Page<kDim>::kBytes;
   static constexpr int kWarps = 4;
   static constexpr int kThreads = kWarps * 32;
   static constexpr int kBlocksPerSm = kDim <= 128 ? 2 : 1;
-  // For barriers and single values, which take 105 or less: with 512 d 128 would have two stages.
-  static constexpr int kSpareBytes = 256;
+  // For barriers and single values, which take 105 or less (of 8-bit floats there are up to 12
+  // stages): with 512 d 128 would have two stages.
+  static constexpr int kSpareBytes = kFp8 ? 512 : 256;
   static constexpr int kStride = kDim + 4;  // floats between rows of sums: no bank conflicts
   static constexpr int kMergeBytes = kWarps * kRows * (kStride + 2) * 4;
-  static constexpr int kStageBytes = kWarps * 2 * Page<kDim>::kBytes;
+  static constexpr int kStageBytes = kWarps * 2 * kPageBytes;
   // Of the 228 KB that the thread blocks of a multiprocessor share, 1 KB is the system's a block.
   static constexpr int kAvailable = (228 / kBlocksPerSm - 1) * 1024 - kMergeBytes - kSpareBytes;
   static constexpr int kStages = kAvailable / kStageBytes;
   static_assert(kStages >= 2);
 };
 
+template <class T, class Shape>
+using DecodePages =
+    std::conditional_t<Shape::kFp8, Fp8Pages<T, Shape::kDim>, WidePages<T, Shape::kDim>>;
+
 template <class Shape>
 struct alignas(1024) DecodeShared {
-  std::byte ring[Shape::kWarps][Shape::kStages][2][Page<Shape::kDim>::kBytes];  // keys, values
+  std::byte ring[Shape::kWarps][Shape::kStages][2][Shape::kPageBytes];  // keys, values
   float sums[Shape::kWarps][Shape::kRows][Shape::kStride];
   float origin[Shape::kWarps][Shape::kRows];
   float total[Shape::kWarps][Shape::kRows];
@@ -80,7 +86,9 @@ struct PageCursor {
 template <class T, class Shape>
 class DecodeWarp {
   static constexpr int kDim = Shape::kDim, kRows = Shape::kRows;
-  using P = Page<kDim>;
+  using Pages = DecodePages<T, Shape>;
+  using Operand = typename Pages::Operand;
+  using Source = typename Pages::Source;
   using Shared = DecodeShared<Shape>;
   static constexpr int kRowTiles = kRows / 8;
   static constexpr int kSteps = kDim / 16;
@@ -88,14 +96,12 @@ class DecodeWarp {
   using Cursor = PageCursor<Shape::kWarps>;
 
  public:
-  __device__ DecodeWarp(Shared& shared, const CUtensorMap& keys, const CUtensorMap& values)
+  __device__ DecodeWarp(Shared& shared, const Source& source)
       : shared_(shared),
-        keys_(keys),
-        values_(values),
+        source_(source),
         warp_(static_cast<int>(threadIdx.x) / 32),
         lane_(static_cast<int>(threadIdx.x) % 32),
-        key_lane_(P::lane_part(lane_ % 8 + lane_ / 8 % 2 * 8, lane_ / 16 * 8)),
-        value_lane_(P::lane_part(lane_ % 8 + lane_ / 16 * 8, lane_ / 8 % 2 * 8)) {}
+        pages_(lane_) {}
 
   // The first item's pages.
   __device__ void open(const AttentionTileWork& tile, int32_t head) {
@@ -132,13 +138,11 @@ class DecodeWarp {
       const int row = r * 8 + lane_ / 4;
       const bool valid = row < tile.row_count * args.group;
       const T* q = args.q.row(tile.row_first + (valid ? row / args.group : 0)) +
-                   (head * args.group + row % args.group) * kDim + lane_ % 4 * 2;
+                   (head * args.group + row % args.group) * kDim;
 #pragma unroll
       for (int s = 0; s < kSteps; ++s) {
-#pragma unroll
-        for (int j = 0; j < 2; ++j) {
-          queries_[r][s][j] = valid ? *reinterpret_cast<const uint32_t*>(q + s * 16 + j * 8) : 0u;
-        }
+        queries_[r][s][0] = queries_[r][s][1] = 0;
+        if (valid) Pages::load_query(q, lane_, s, queries_[r][s]);
       }
 #pragma unroll
       for (int j = 0; j < 2; ++j) {
@@ -151,7 +155,7 @@ class DecodeWarp {
   // those of the group's heads.
   __device__ void take_queries(const AttentionArguments<T>& args, const AttentionTileWork& tile,
                                uint32_t rows, int row_bytes) {
-    static_assert(kRowTiles == 1 && kSteps % 2 == 0);
+    static_assert(kRowTiles == 1 && kSteps % 2 == 0 && !Shape::kFp8);
     const bool valid = lane_ / 4 < args.group;
     const uint32_t lane_part = rows + static_cast<uint32_t>(lane_ % 8 * row_bytes + lane_ / 8 * 16);
 #pragma unroll
@@ -184,7 +188,7 @@ class DecodeWarp {
       for (int s = 0; s < kSteps; ++s) {
 #pragma unroll
         for (int j = 0; j < 4; ++j) {
-          shared_.sums[warp_][column(r, j % 2)][s * 16 + lane_ / 4 + j / 2 * 8] = sums_[r][s][j];
+          shared_.sums[warp_][column(r, j % 2)][Pages::component(lane_, s, j / 2)] = sums_[r][s][j];
         }
       }
     }
@@ -233,10 +237,8 @@ class DecodeWarp {
     const int32_t block = __shfl_sync(0xffffffffu, loading_.blocks, loading_.next % 32);
     if (lane_ == 0) {
       Barrier& arrived = shared_.arrived[warp_][load_stage_];
-      arrived.arrive_expecting(2 * P::kBytes);
-      auto& stage = shared_.ring[warp_][load_stage_];
-      copy_box(stage[0], keys_, arrived, 0, 0, 0, 2 * loading_.head, block);
-      copy_box(stage[1], values_, arrived, 0, 0, 0, 2 * loading_.head, block);
+      arrived.arrive_expecting(2 * Shape::kPageBytes);
+      Pages::fetch(source_, shared_.ring[warp_][load_stage_], loading_.head, block, arrived);
     }
     load_stage_ = load_stage_ + 1 == Shape::kStages ? 0 : load_stage_ + 1;
     ++loading_.next;
@@ -261,15 +263,12 @@ class DecodeWarp {
   __device__ void multiply_keys(uint32_t page, float (&scores)[kRowTiles][4]) {
     constexpr int kSums = kRowTiles == 1 ? 2 : 1;
     float sums[kSums][kRowTiles][4] = {};
-#pragma unroll
-    for (int s = 0; s < kSteps; ++s) {
-      uint32_t a[4];
-      load_matrices(a, page + P::at(key_lane_, s * 16));
+    pages_.for_keys(page, [&](int s, const uint32_t(&a)[4]) {
 #pragma unroll
       for (int r = 0; r < kRowTiles; ++r) {
-        multiply_add<T>(sums[s % kSums][r], a, queries_[r][s][0], queries_[r][s][1]);
+        multiply_add<Operand>(sums[s % kSums][r], a, queries_[r][s][0], queries_[r][s][1]);
       }
-    }
+    });
 #pragma unroll
     for (int r = 0; r < kRowTiles; ++r) {
 #pragma unroll
@@ -315,8 +314,8 @@ class DecodeWarp {
         weight[j] = exp2_fast(scores[r][j] - softmax_origin(origin_[r][j % 2]));
         total_[r][j % 2] += weight[j];
       }
-      weights[r][0] = transposed(packed<T>(weight[0], weight[1]));
-      weights[r][1] = transposed(packed<T>(weight[2], weight[3]));
+      weights[r][0] = transposed(packed<Operand>(weight[0], weight[1]));
+      weights[r][1] = transposed(packed<Operand>(weight[2], weight[3]));
     }
   }
 
@@ -348,19 +347,16 @@ class DecodeWarp {
                                   const uint32_t (&weights)[kRowTiles][2]) {
     const int token = lane_ % 4 * 2;
     const uint32_t low = pair_mask(valid - token), high = pair_mask(valid - token - 8);
-#pragma unroll
-    for (int s = 0; s < kSteps; ++s) {
-      uint32_t a[4];
-      load_matrices_transposed(a, page + P::at(value_lane_, s * 16));
+    pages_.for_values(page, [&](int s, uint32_t(&a)[4]) {
       a[0] &= low;
       a[1] &= low;
       a[2] &= high;
       a[3] &= high;
 #pragma unroll
       for (int r = 0; r < kRowTiles; ++r) {
-        multiply_add<T>(sums_[r][s], a, weights[r][0], weights[r][1]);
+        multiply_add<Operand>(sums_[r][s], a, weights[r][0], weights[r][1]);
       }
-    }
+    });
   }
   // Keeps the first `count` of two 16-bit elements.
   __device__ static uint32_t pair_mask(int count) {
@@ -368,10 +364,9 @@ class DecodeWarp {
   }
 
   Shared& shared_;
-  const CUtensorMap& keys_;
-  const CUtensorMap& values_;
+  const Source& source_;
   const int warp_, lane_;
-  const typename P::LanePart key_lane_, value_lane_;
+  const Pages pages_;
 
   int stage_ = 0;  // of the page to fold next
   uint32_t phase_ = 0;
@@ -530,9 +525,9 @@ class StoredRows {
 
 template <class T, class Shape, class Rows>
 __global__ void __launch_bounds__(Shape::kThreads, Shape::kBlocksPerSm)
-    attention_decode(const __grid_constant__ CUtensorMap keys,
-                     const __grid_constant__ CUtensorMap values, AttentionArguments<T> args,
-                     typename Rows::Arguments rows_args, int32_t out_rows) {
+    attention_decode(const __grid_constant__ typename DecodePages<T, Shape>::Source source,
+                     AttentionArguments<T> args, typename Rows::Arguments rows_args,
+                     int32_t out_rows) {
   extern __shared__ __align__(1024) std::byte dynamic[];
   auto& shared = *reinterpret_cast<DecodeShared<Shape>*>(dynamic);
   constexpr int kBarriers = Shape::kWarps * Shape::kStages;
@@ -540,10 +535,7 @@ __global__ void __launch_bounds__(Shape::kThreads, Shape::kBlocksPerSm)
     (&shared.arrived[0][0])[i].init(1);
     fence_barrier_init();
   }
-  if (threadIdx.x == 0) {
-    prefetch_tensor_map(keys);
-    prefetch_tensor_map(values);
-  }
+  if (threadIdx.x == 0) DecodePages<T, Shape>::prefetch(source);
   AttentionPlanHeader& header = args.header();
   const AttentionTileWork* tiles = args.decode_tiles();
   int32_t item = static_cast<int32_t>(blockIdx.x);
@@ -558,7 +550,7 @@ __global__ void __launch_bounds__(Shape::kThreads, Shape::kBlocksPerSm)
   let_next_kernel_start();
   Rows::wait_for_pages(rows_args);
 
-  DecodeWarp<T, Shape> warp(shared, keys, values);
+  DecodeWarp<T, Shape> warp(shared, source);
   Rows rows(shared, args, rows_args);
   int32_t head = item % args.kv_heads;
   if (item < items) warp.open(tile, head);
@@ -600,15 +592,12 @@ void launch_decode(OpContext& context, const AttentionArgs& args,
                    const typename Rows::Arguments& rows_arguments = {}) {
   constexpr int kBytes = sizeof(DecodeShared<Shape>);
   static_assert((kBytes + 1024) * Shape::kBlocksPerSm <= 228 * 1024);
-  const std::byte* base = args.kv.base;
-  constexpr int kChunk = Page<Shape::kDim>::kChunk;
   check_launch(launch_overlapped(
       attention_decode<T, Shape, Rows>,
       {.blocks = static_cast<unsigned>(Shape::kBlocksPerSm * args.plan->shape.sm_count),
        .threads = Shape::kThreads,
        .shared_bytes = kBytes},
-      stream_of(context), page_map(args.kv, base, kChunk),
-      page_map(args.kv, base + args.kv.v_offset, kChunk), arguments, rows_arguments,
+      stream_of(context), DecodePages<T, Shape>::source(args.kv), arguments, rows_arguments,
       static_cast<int32_t>(args.out.rows())));
 }
 

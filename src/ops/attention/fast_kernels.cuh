@@ -1,9 +1,11 @@
 // The fast attention kernels of one head size, of which each cuda_d<dim>.cu makes the
-// instances: bf16 and f16, prefill with and without splits, decode with 8 and 16 rows a tile.
+// instances: bf16 and f16, prefill with and without splits, decode with 8 and 16 rows a tile, of
+// pages of these types and of 8-bit floats.
 #pragma once
 
 #include "ops/attention/decode.cuh"
 #include "ops/attention/prefill.cuh"
+#include "ops/attention/unpack_kv.cuh"
 
 namespace headrace::gpu {
 
@@ -24,6 +26,33 @@ inline bool pads_prefill_tiles(const AttentionPlan& plan, int64_t rows) {
 }
 
 template <class T, int kDim>
+void run_prefill(OpContext& context, const AttentionArgs& args,
+                 const AttentionArguments<T>& arguments) {
+  AttentionArgs wide = args;
+  if (args.kv.k_format == KvFormat::kFp8) {
+    launch_unpack<T>(context, args);
+    wide.kv = unpacked_kv(args.kv, args.q.dtype);
+  }
+  // The one that can merge is 5 % slower where nothing is split. Captured steps have single rows,
+  // whose plans say this alike whatever their lengths are.
+  if (args.plan->splits_prompts) {
+    launch_prefill<T, PrefillShape<kDim, true>>(context, wide, arguments);
+  } else {
+    launch_prefill<T, PrefillShape<kDim, false>>(context, wide, arguments);
+  }
+}
+
+template <class T, int kDim, bool kFp8>
+void run_decode(OpContext& context, const AttentionArgs& args,
+                const AttentionArguments<T>& arguments) {
+  if (decode_tile_rows(args.plan->shape) == 8) {
+    launch_decode<T, DecodeShape<kDim, 8, kFp8>>(context, args, arguments);
+  } else {
+    launch_decode<T, DecodeShape<kDim, 16, kFp8>>(context, args, arguments);
+  }
+}
+
+template <class T, int kDim>
 void run_attention_of(OpContext& context, const AttentionArgs& args) {
   const AttentionPlan& plan = *args.plan;
   const Workspace::Mark mark(context.workspace);
@@ -34,22 +63,16 @@ void run_attention_of(OpContext& context, const AttentionArgs& args) {
   float* partials = take(plan.has_decode, decode_partial_bytes(plan.shape));
   float* prefill_partials = take(plan.splits_prompts, prefill_partial_bytes(plan.shape));
   const auto arguments = attention_arguments<T>(args, partials, prefill_partials);
-  // The one that can merge is 5 % slower where nothing is split. Captured steps have single rows,
-  // whose plans say this alike whatever their lengths are.
-  if (plan.splits_prompts) {
-    launch_prefill<T, PrefillShape<kDim, true>>(context, args, arguments);
-  } else if (plan.has_prefill) {
-    launch_prefill<T, PrefillShape<kDim, false>>(context, args, arguments);
-  }
+  if (plan.has_prefill || plan.splits_prompts) run_prefill<T, kDim>(context, args, arguments);
   if (plan.has_prefill && pads_prefill_tiles(plan, args.q.rows())) {
     launch(context, attention_clear_padding<T>, static_cast<unsigned>(args.q.rows()),
            kWarpgroupThreads, arguments, static_cast<int32_t>(args.out.rows()));
   }
   if (!plan.has_decode) return;
-  if (decode_tile_rows(plan.shape) == 8) {
-    launch_decode<T, DecodeShape<kDim, 8>>(context, args, arguments);
+  if (args.kv.k_format == KvFormat::kFp8) {
+    run_decode<T, kDim, true>(context, args, arguments);
   } else {
-    launch_decode<T, DecodeShape<kDim, 16>>(context, args, arguments);
+    run_decode<T, kDim, false>(context, args, arguments);
   }
 }
 

@@ -13,8 +13,22 @@ enum class KvFormat : uint8_t {
   // 8-bit integers, and for each token, head and kKvGroup components one scale in BF16: the number
   // is integer x scale, which f32 holds exactly (docs/decisions/0037-kinds-of-kv.md).
   kInt8,
+  // 8-bit floats without scales, e4m3: what is beyond +-448 becomes that. On a GPU alone, where the
+  // numbers of a head of a block lie as fp8_place() says (docs/decisions/0063-fp8-kv-on-a-gpu.md).
+  kFp8,
 };
 
 inline constexpr int32_t kKvGroup = 32;  // components that share a scale; the last may be fewer
+
+inline constexpr int32_t kFp8Column = 16;
+
+// The byte of component d of a token in a head of `dim` components: [d / 16][token][16], so that a
+// column of a page of 16 tokens is 256 bytes in a row, from which a warp loads operands of the
+// tensor cores without bank conflicts. The last column is narrower where 16 does not divide dim.
+constexpr int64_t fp8_place(int32_t dim, int32_t block_tokens, int64_t token, int32_t d) {
+  const int32_t first = d / kFp8Column * kFp8Column;
+  const int32_t width = dim - first < kFp8Column ? dim - first : kFp8Column;
+  return int64_t{first} * block_tokens + token * width + (d - first);
+}
 
 }  // namespace headrace

@@ -7,12 +7,14 @@
 #include <cstdint>
 
 #include "ops/attention/kv_view.h"
+#include "tensor/float8.h"
 
 namespace headrace {
 
 // Component d of a token as f32, in any format.
 inline float load_number(const KvHeadView& head, int64_t token, int32_t d) {
   const std::byte* at = head.number(token, d);
+  if (head.format == KvFormat::kFp8) return e4m3_to_float(static_cast<uint8_t>(*at));
   if (!has_scales(head.format)) return load_kv(kv_element(head.format), at);
   return static_cast<float>(*reinterpret_cast<const int8_t*>(at)) *
          bfloat16_to_float(*head.scale(token, d));
@@ -33,6 +35,12 @@ inline uint16_t int8_scale(float largest) {
 // All components of a token. Where a format has scales, one number that is not finite makes its
 // group NaN.
 inline void store_numbers(const KvHeadView& head, int64_t token, const float* numbers) {
+  if (head.format == KvFormat::kFp8) {
+    for (int32_t d = 0; d < head.dim; ++d) {
+      *head.number(token, d) = std::byte{float_to_e4m3(numbers[d])};
+    }
+    return;
+  }
   if (!has_scales(head.format)) {
     for (int32_t d = 0; d < head.dim; ++d) {
       store_kv(kv_element(head.format), numbers[d], head.number(token, d));

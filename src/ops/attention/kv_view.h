@@ -6,7 +6,8 @@
 //                              lanes and q k' needs no horizontal sum
 //           [head][token][d]   CUDA: as values, a row of a tile is one key
 //   V part  [head][token][d]   v_offset bytes after the K part; none where values are part of keys
-// A head of a format with scales has them behind its numbers, [group of components][token].
+// A head of a format with scales has them behind its numbers, [group of components][token]. A head
+// of kFp8 has its own order (fp8_place()).
 // A slot is block * block_tokens + token: the place of one token.
 #pragma once
 
@@ -31,8 +32,12 @@ struct KvLayerView {
   KeyLayout keys = KeyLayout::kTransposed;
   bool v_aliases_k = false;   // a value is the first v_dim components of its key: a latent
   std::byte* base = nullptr;  // K part of block 0 of this layer; 32-byte aligned
-  int64_t block_stride = 0;   // bytes from one block to the next
-  int64_t v_offset = 0;       // bytes from a block's K part to its V part
+  // Of kFp8: memory for as many blocks of a layer in the 16-bit type of the activations, K part, V
+  // part (unpacked_kv()). Prefill tiles read what attention() unpacks there; what is left in it
+  // means nothing, so that all layers share it. Null: attention() has its slow kernel.
+  std::byte* unpacked = nullptr;
+  int64_t block_stride = 0;  // bytes from one block to the next
+  int64_t v_offset = 0;      // bytes from a block's K part to its V part
   int32_t block_tokens = 16;
   int32_t kv_heads = 0;
   int32_t k_dim = 0;
@@ -47,7 +52,7 @@ inline KvFormat kv_format(DType dtype) {
 }
 // Of a number without its share of a scale.
 inline DType kv_element(KvFormat format) {
-  constexpr DType kElements[] = {DType::kF32, DType::kF16, DType::kBF16, DType::kI8};
+  constexpr DType kElements[] = {DType::kF32, DType::kF16, DType::kBF16, DType::kI8, DType::kU8};
   return kElements[static_cast<size_t>(format)];
 }
 inline bool has_scales(KvFormat format) { return format == KvFormat::kInt8; }
@@ -87,6 +92,21 @@ inline bool alike_and_plain(const KvLayerView& kv, DType dtype) {
          kv.v_format == kv.k_format && kv.v_dim == kv.k_dim && !kv.v_aliases_k;
 }
 
+// Whether they are alike in 8-bit floats.
+inline bool alike_and_fp8(const KvLayerView& kv) {
+  return kv.k_format == KvFormat::kFp8 && kv.v_format == KvFormat::kFp8 && kv.v_dim == kv.k_dim &&
+         !kv.v_aliases_k;
+}
+// The blocks of `kv`, which are alike in 8-bit floats, as plain elements of a type.
+inline KvLayerView unpacked_kv(const KvLayerView& kv, DType dtype) {
+  KvLayerView plain = alike_kv(dtype, kv.keys, kv.kv_heads, kv.k_dim);
+  plain.block_tokens = kv.block_tokens;
+  plain.v_offset = k_part_bytes(plain);
+  plain.base = kv.unpacked;
+  plain.block_stride = 2 * plain.v_offset;
+  return plain;
+}
+
 // One head of a block: numbers at `at`, `token_step` and `dim_step` elements apart.
 struct KvHeadView {
   KvFormat format;
@@ -96,6 +116,7 @@ struct KvHeadView {
   int32_t token_step, dim_step;
 
   std::byte* number(int64_t token, int32_t d) const {
+    if (format == KvFormat::kFp8) return at + fp8_place(dim, block_tokens, token, d);
     return at + (token * token_step + int64_t{d} * dim_step) *
                     dtype_info(kv_element(format)).block_bytes;
   }

@@ -44,6 +44,11 @@ int32_t prompt_tile_rows(const AttentionPlanShape& shape) {
 // Query positions of a tile.
 int32_t tile_positions(int32_t tile_rows, int32_t group) { return std::max(1, tile_rows / group); }
 
+// The first key that a row at `position` sees.
+int32_t first_seen(const AttentionPlanShape& shape, int32_t position) {
+  return shape.window > 0 ? std::max(0, position + 1 - shape.window) : 0;
+}
+
 // The tiles of one sequence, each against all the keys that its rows see.
 void cut_rows(const AttentionPlanShape& shape, const AttentionSequence& sequence, int32_t tile_rows,
               std::vector<AttentionTileWork>& tiles) {
@@ -52,8 +57,7 @@ void cut_rows(const AttentionPlanShape& shape, const AttentionSequence& sequence
   for (int32_t row = 0; row < sequence.row_count; row += step) {
     const int32_t position = position_first + row;
     const int32_t row_count = std::min(step, sequence.row_count - row);
-    const int32_t seen_first = shape.window > 0 ? std::max(0, position + 1 - shape.window) : 0;
-    const int32_t key_first = seen_first / shape.block_tokens * shape.block_tokens;
+    const int32_t key_first = first_seen(shape, position) / shape.block_tokens * shape.block_tokens;
     tiles.push_back({.block_table = sequence.block_table,
                      .row_first = sequence.row_first + row,
                      .row_count = row_count,
@@ -97,6 +101,21 @@ int64_t seen_bytes(const AttentionPlanShape& shape, const AttentionSequence& seq
                            ? std::min(sequence.kv_length, sequence.row_count - 1 + shape.window)
                            : sequence.kv_length;
   return kKeyAndValue * keys * shape.kv_heads * shape.head_dim;
+}
+
+// What the tiles of these sequences read.
+std::vector<AttentionPageRun> page_runs(const AttentionPlanShape& shape,
+                                        const std::vector<AttentionSequence>& prompts) {
+  std::vector<AttentionPageRun> runs;
+  int32_t before = 0;
+  for (const AttentionSequence& prompt : prompts) {
+    const int32_t seen_first =
+        first_seen(shape, prompt.kv_length - prompt.row_count) / shape.block_tokens;
+    const int32_t count = ceil_div(prompt.kv_length, shape.block_tokens) - seen_first;
+    runs.push_back({prompt.block_table, seen_first, count, before});
+    before += count;
+  }
+  return runs;
 }
 
 // The tiles of prompts, longest first within each section. The longest prompts come first, so that
@@ -242,15 +261,17 @@ int64_t partial_tiles_max(const AttentionPlanShape& shape) {
 struct PlanCounts {
   int64_t decode_tiles = 0, prefill_tiles = 0;
   int64_t decode_merges = 0, prefill_merges = 0;  // groups of splits
+  int64_t runs = 0;                               // of pages
 };
 
 // Where the parts of a plan lie in its arena.
 struct PlanParts {
-  static constexpr int64_t kCount = 5;
+  static constexpr int64_t kCount = 6;
   static constexpr int64_t kAlignment = 16;
 
   ArenaPart<AttentionPlanHeader> header;
   ArenaPart<AttentionTileWork> decode, prefill;
+  ArenaPart<AttentionPageRun> runs;
   ArenaPart<uint32_t> arrived, prefill_arrived;
 
   static PlanParts place(ArenaPlaces& places, const AttentionPlanShape& shape,
@@ -262,6 +283,7 @@ struct PlanParts {
     parts.header = places.take<AttentionPlanHeader>(1);
     parts.decode = places.take<AttentionTileWork>(static_cast<size_t>(counts.decode_tiles));
     parts.prefill = places.take<AttentionTileWork>(static_cast<size_t>(counts.prefill_tiles));
+    parts.runs = places.take<AttentionPageRun>(static_cast<size_t>(counts.runs));
     parts.arrived = take_arrived(counts.decode_merges);
     parts.prefill_arrived = take_arrived(counts.prefill_merges * kPrefillParts);
     return parts;
@@ -281,7 +303,8 @@ PlanCounts counts_max(const AttentionPlanShape& shape) {
   return {.decode_tiles = decode_tiles + decode_splits,
           .prefill_tiles = prefill_tiles + prompt_splits,
           .decode_merges = decode_splits,
-          .prefill_merges = prompt_splits};
+          .prefill_merges = prompt_splits,
+          .runs = sequences};
 }
 
 // Rows of all sequences: what a step has behind them is padding.
@@ -295,13 +318,15 @@ int32_t row_count_of(std::span<const AttentionSequence> sequences) {
 
 // Fills the arena with the tiles of a step; bytes of it in use.
 int64_t write_plan(const AttentionPlanShape& shape, const SplitTiles& decode,
-                   const SplitTiles& prefill, int32_t row_count, std::span<std::byte> arena) {
+                   const SplitTiles& prefill, std::span<const AttentionPageRun> runs,
+                   int32_t row_count, std::span<std::byte> arena) {
   ArenaPlaces places(PlanParts::kAlignment);
   const PlanParts parts = PlanParts::place(places, shape,
                                            {.decode_tiles = std::ssize(decode.tiles),
                                             .prefill_tiles = std::ssize(prefill.tiles),
                                             .decode_merges = decode.merge_count,
-                                            .prefill_merges = prefill.merge_count});
+                                            .prefill_merges = prefill.merge_count,
+                                            .runs = std::ssize(runs)});
   CHECK_MSG(places.used() <= std::ssize(arena), "attention plan's arena is too small");
   *parts.header.in(arena.data()) = {
       .prefill_count = static_cast<int32_t>(prefill.tiles.size()),
@@ -310,7 +335,11 @@ int64_t write_plan(const AttentionPlanShape& shape, const SplitTiles& decode,
       .merge_count = decode.merge_count,
       .arrived_first = static_cast<int32_t>(parts.arrived.first),
       .prefill_arrived_first = static_cast<int32_t>(parts.prefill_arrived.first),
-      .row_count = row_count};
+      .row_count = row_count,
+      .runs_first = static_cast<int32_t>(parts.runs.first),
+      .run_count = static_cast<int32_t>(runs.size()),
+      .run_pages = runs.empty() ? 0 : runs.back().before + runs.back().page_count};
+  std::copy(runs.begin(), runs.end(), parts.runs.in(arena.data()));
   std::copy(decode.tiles.begin(), decode.tiles.end(), parts.decode.in(arena.data()));
   std::copy(prefill.tiles.begin(), prefill.tiles.end(), parts.prefill.in(arena.data()));
   for (const ArenaPart<uint32_t>& arrived : {parts.arrived, parts.prefill_arrived}) {
@@ -326,12 +355,16 @@ AttentionPlan plan_beside(const AttentionPlan& plan, std::span<const std::byte> 
   CHECK_MSG(plan.bytes <= std::ssize(arena), "attention plan's arena is too small");
   std::memcpy(arena.data(), from.data(), static_cast<size_t>(plan.bytes));
   const auto& header = *reinterpret_cast<const AttentionPlanHeader*>(arena.data());
-  const auto move_tables = [&](size_t first, int32_t count) {
-    auto* const tiles = reinterpret_cast<AttentionTileWork*>(arena.data() + first);
-    for (int32_t i = 0; i < count; ++i) tiles[i].block_table += table_offset;
+  const auto move_tables = [&]<class Item>(size_t first, int32_t count) {
+    auto* const items = reinterpret_cast<Item*>(arena.data() + first);
+    for (int32_t i = 0; i < count; ++i) items[i].block_table += table_offset;
   };
-  move_tables(sizeof(AttentionPlanHeader), header.decode_count);
-  move_tables(static_cast<size_t>(header.prefill_first), header.prefill_count);
+  move_tables.template operator()<AttentionTileWork>(sizeof(AttentionPlanHeader),
+                                                     header.decode_count);
+  move_tables.template operator()<AttentionTileWork>(static_cast<size_t>(header.prefill_first),
+                                                     header.prefill_count);
+  move_tables.template operator()<AttentionPageRun>(static_cast<size_t>(header.runs_first),
+                                                    header.run_count);
   return plan;
 }
 
@@ -386,6 +419,7 @@ AttentionPlan plan_attention(const AttentionPlanShape& shape,
       prompts.push_back(sequence);
     }
   }
+  const std::vector<AttentionPageRun> runs = page_runs(shape, prompts);
   const SplitTiles prefill = cut_prompt_keys(shape, cut_prompts(shape, std::move(prompts)));
   SplitTiles cut = cut_keys(shape, std::move(decode));
   longest_first(cut.tiles);
@@ -399,7 +433,7 @@ AttentionPlan plan_attention(const AttentionPlanShape& shape,
           .splits_prompts = prefill.merge_count > 0 || may_split,
           .only_single_rows = single_rows && !has_prefill && has_decode,
           .has_merge = cut.merge_count > 0 || prefill.merge_count > 0,
-          .bytes = write_plan(shape, cut, prefill, row_count_of(sequences), arena),
+          .bytes = write_plan(shape, cut, prefill, runs, row_count_of(sequences), arena),
           .device = nullptr,
           .shape = shape};
 }

@@ -80,6 +80,15 @@ struct AttentionTileWork {
   int32_t step_first;          // <= key_first: from where a prefill tile counts its steps
 };
 
+// The pages that the prefill tiles of a sequence read, for kernels that prepare them
+// (unpack_kv.cuh).
+struct AttentionPageRun {
+  const int32_t* block_table;  // the sequence's
+  int32_t page_first;          // entries [page_first, page_first + page_count)
+  int32_t page_count;
+  int32_t before;  // pages of the runs before this one
+};
+
 // At the front of the arena; the decode tiles follow it.
 struct alignas(16) AttentionPlanHeader {
   int32_t prefill_count;  // tiles
@@ -93,7 +102,10 @@ struct alignas(16) AttentionPlanHeader {
   uint32_t decode_next;
   uint32_t prefill_done;  // thread blocks that have ended
   uint32_t decode_done;
-  int32_t row_count;  // of all sequences: rows of `out` from here on are padding
+  int32_t row_count;   // of all sequences: rows of `out` from here on are padding
+  int32_t runs_first;  // bytes to the runs of pages, one a sequence with prefill tiles
+  int32_t run_count;
+  int32_t run_pages;  // of all of them
 };
 
 struct AttentionPlan {

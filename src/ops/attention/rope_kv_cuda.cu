@@ -1,11 +1,12 @@
 // Rotation of q and k heads and the write of k and v into the paged cache on CUDA.
 //   qkv [T, (Hq + 2 Hkv) d] f32, f16 or bf16, in place;  cos, sin [T, rope_dim / 2] f32
-//   cache [head][token][d] in a block, of qkv's type
+//   cache [head][token][d] in a block, of qkv's type, or in 8-bit floats (fp8_place())
 // A warp takes one head of one token: it loads the head, norms it if asked, keeps it in shared
 // memory as f32 (a rotation pairs elements that different lanes hold), and stores it rotated. A
 // head of v is only copied. Limits: d <= kHeadDimMax, d a multiple of 4 for the wide kernel.
 #include <array>
 
+#include "gpu/float8.cuh"
 #include "gpu/reduce.cuh"
 #include "ops/attention/rope_kv.h"
 #include "ops/attention/rope_kv_lanes.cuh"
@@ -25,20 +26,49 @@ struct Arguments {
   const float* q_norm;   // [d] or null
   const float* k_norm;
   float norm_eps;
-  T* cache;              // K part of block 0
-  int64_t block_stride;  // elements
-  int64_t v_offset;      // elements
+  std::byte* cache;      // K part of block 0
+  int64_t block_stride;  // bytes
+  int64_t v_offset;      // bytes
   int32_t block_tokens;
   int32_t query_heads, kv_heads, head_dim;
   int32_t half;  // rope_dim / 2
 };
 
-template <class T>
-__device__ T* cache_row(const Arguments<T>& args, int64_t slot, int32_t head) {
-  const int64_t block = slot / args.block_tokens, token = slot % args.block_tokens;
-  return args.cache + block * args.block_stride +
-         (static_cast<int64_t>(head) * args.block_tokens + token) * args.head_dim;
-}
+// Where the key or value of a head goes: elements of T, or 8-bit floats.
+template <class T, bool kFp8>
+struct CachedToken {
+  static constexpr int kNumberBytes = kFp8 ? 1 : static_cast<int>(sizeof(T));
+
+  std::byte* head;  // of its block
+  int32_t dim, block_tokens, token;
+
+  __device__ static CachedToken of(const Arguments<T>& args, int64_t slot, int32_t head,
+                                   int64_t part) {
+    const int64_t block = slot / args.block_tokens;
+    const int64_t bytes = int64_t{args.block_tokens} * args.head_dim * kNumberBytes;
+    return {args.cache + block * args.block_stride + part + head * bytes, args.head_dim,
+            args.block_tokens, static_cast<int32_t>(slot % args.block_tokens)};
+  }
+  // Components [d, d + kWidth); d is a multiple of kWidth.
+  template <int kWidth>
+  __device__ void store(const gpu::Vector<T, kWidth>& numbers, int32_t d) const {
+    if constexpr (!kFp8) {
+      numbers.store(reinterpret_cast<T*>(head) + int64_t{token} * dim + d);
+    } else if constexpr (kWidth == 1) {
+      const uint32_t four = gpu::to_e4m3(gpu::to_float(numbers.values[0]), 0.0f, 0.0f, 0.0f);
+      head[fp8_place(dim, block_tokens, token, d)] = static_cast<std::byte>(four);
+    } else {
+      gpu::Vector<uint32_t, kWidth / 4> words;
+#pragma unroll
+      for (int i = 0; i < kWidth / 4; ++i) {
+        const T* four = numbers.values + 4 * i;
+        words.values[i] = gpu::to_e4m3(gpu::to_float(four[0]), gpu::to_float(four[1]),
+                                       gpu::to_float(four[2]), gpu::to_float(four[3]));
+      }
+      words.store(reinterpret_cast<uint32_t*>(head + fp8_place(dim, block_tokens, token, d)));
+    }
+  }
+};
 
 // Element `e` of the head in `from`, rotated.
 template <RopeStyle kStyle>
@@ -51,7 +81,7 @@ __device__ float rotated(const float* from, int e, int half, const float* cos, c
                 : from[b] * cos[pair] + from[a] * sin[pair];
 }
 
-template <RopeStyle kStyle, class T, int kWidth>
+template <RopeStyle kStyle, class T, int kWidth, bool kFp8>
 __global__ void __launch_bounds__(kWarps* gpu::kWarpThreads) rope_kv_head(Arguments<T> args) {
   gpu::let_next_kernel_start();
   gpu::wait_for_earlier_kernels();
@@ -66,9 +96,10 @@ __global__ void __launch_bounds__(kWarps* gpu::kWarpThreads) rope_kv_head(Argume
   constexpr int kStep = gpu::kWarpThreads * kWidth;
 
   if (head >= values_from) {
-    T* to = cache_row(args, args.slots[t], head - values_from) + args.v_offset;
+    const auto to =
+        CachedToken<T, kFp8>::of(args, args.slots[t], head - values_from, args.v_offset);
     for (int d = lane * kWidth; d < args.head_dim; d += kStep) {
-      gpu::Vector<T, kWidth>::load(at + d).store(to + d);
+      to.store(gpu::Vector<T, kWidth>::load(at + d), d);
     }
     return;
   }
@@ -95,7 +126,9 @@ __global__ void __launch_bounds__(kWarps* gpu::kWarpThreads) rope_kv_head(Argume
   __syncwarp();
   const float* cos = args.cos.row(t);
   const float* sin = args.sin.row(t);
-  T* key = head < keys_from ? nullptr : cache_row(args, args.slots[t], head - keys_from);
+  const bool is_key = head >= keys_from;
+  CachedToken<T, kFp8> key{};
+  if (is_key) key = CachedToken<T, kFp8>::of(args, args.slots[t], head - keys_from, 0);
   for (int d = lane * kWidth; d < args.head_dim; d += kStep) {
     gpu::Vector<T, kWidth> value;
 #pragma unroll
@@ -103,12 +136,12 @@ __global__ void __launch_bounds__(kWarps* gpu::kWarpThreads) rope_kv_head(Argume
       value.values[i] = gpu::from_float<T>(rotated<kStyle>(held, d + i, args.half, cos, sin));
     }
     value.store(at + d);
-    if (key != nullptr) value.store(key + d);
+    if (is_key) key.store(value, d);
   }
 }
 
 // --- heads whose halves rotate: 16 bytes a lane, in registers (rope_kv_lanes.cuh) ---
-template <class T, int kLanes>
+template <class T, int kLanes, bool kFp8>
 __global__ void __launch_bounds__(kWarps* gpu::kWarpThreads) rope_kv_lanes(Arguments<T> args) {
   using Lane = gpu::RopeLane<T, kLanes>;
   constexpr int kDim = Lane::kDim, kHeads = kWarps * gpu::kWarpThreads / kLanes;
@@ -132,13 +165,12 @@ __global__ void __launch_bounds__(kWarps* gpu::kWarpThreads) rope_kv_lanes(Argum
   if (!is_value) elements.store(at);
   if (is_query) return;
   const int32_t kv_head = head - (is_value ? values_from : keys_from);
-  T* cached = cache_row(args, slot, kv_head) + (is_value ? args.v_offset : 0);
-  elements.store(cached + lane * gpu::kRopeLaneElements);
+  CachedToken<T, kFp8>::of(args, slot, kv_head, is_value ? args.v_offset : 0)
+      .store(elements, lane * gpu::kRopeLaneElements);
 }
 
 template <class T>
 Arguments<T> arguments_of(const RopeKvArgs& args) {
-  constexpr auto kBytes = static_cast<int64_t>(sizeof(T));
   return {.qkv = gpu::rows_of<T>(args.qkv),
           .cos = gpu::rows_of<float>(args.cos),
           .sin = gpu::rows_of<float>(args.sin),
@@ -146,9 +178,9 @@ Arguments<T> arguments_of(const RopeKvArgs& args) {
           .q_norm = args.q_norm,
           .k_norm = args.k_norm,
           .norm_eps = args.norm_eps,
-          .cache = reinterpret_cast<T*>(args.kv.base),
-          .block_stride = args.kv.block_stride / kBytes,
-          .v_offset = args.kv.v_offset / kBytes,
+          .cache = args.kv.base,
+          .block_stride = args.kv.block_stride,
+          .v_offset = args.kv.v_offset,
           .block_tokens = args.kv.block_tokens,
           .query_heads = args.query_heads,
           .kv_heads = args.kv.kv_heads,
@@ -165,20 +197,27 @@ void launch(OpContext& context, const RopeKvArgs& args, void (*kernel)(Arguments
   gpu::launch(context, kernel, grid, kWarps * gpu::kWarpThreads, arguments);
 }
 
+template <class T, int kWidth, bool kFp8>
+void launch_heads(OpContext& context, const RopeKvArgs& args) {
+  const auto kernel = args.style == RopeStyle::kHalf
+                          ? rope_kv_head<RopeStyle::kHalf, T, kWidth, kFp8>
+                          : rope_kv_head<RopeStyle::kInterleaved, T, kWidth, kFp8>;
+  launch<T>(context, args, kernel, kWarps);
+}
 template <bool kWide>
 void run(OpContext& context, const RopeKvArgs& args) {
   gpu::with_float_type(args.qkv.dtype, [&]<class T>(gpu::ElementType<T>) {
     constexpr int kWidth = kWide ? 4 : 1;
-    const auto kernel = args.style == RopeStyle::kHalf
-                            ? rope_kv_head<RopeStyle::kHalf, T, kWidth>
-                            : rope_kv_head<RopeStyle::kInterleaved, T, kWidth>;
-    launch<T>(context, args, kernel, kWarps);
+    if (alike_and_fp8(args.kv)) return launch_heads<T, kWidth, true>(context, args);
+    launch_heads<T, kWidth, false>(context, args);
   });
 }
 
 template <class T, int kLanes>
 void launch_lanes(OpContext& context, const RopeKvArgs& args) {
-  launch<T>(context, args, rope_kv_lanes<T, kLanes>, kWarps * gpu::kWarpThreads / kLanes);
+  const auto kernel =
+      alike_and_fp8(args.kv) ? rope_kv_lanes<T, kLanes, true> : rope_kv_lanes<T, kLanes, false>;
+  launch<T>(context, args, kernel, kWarps * gpu::kWarpThreads / kLanes);
 }
 template <int kLanes>
 void run_lanes(OpContext& context, const RopeKvArgs& args) {
@@ -188,7 +227,8 @@ void run_lanes(OpContext& context, const RopeKvArgs& args) {
 
 bool any(const DeviceTraits& traits, const RopeKvArgs& args) {
   return traits.kind == DeviceKind::kCuda && args.kv.keys == KeyLayout::kRows &&
-         alike_and_plain(args.kv, args.qkv.dtype) && args.kv.k_dim <= kHeadDimMax;
+         (alike_and_plain(args.kv, args.qkv.dtype) || alike_and_fp8(args.kv)) &&
+         args.kv.k_dim <= kHeadDimMax;
 }
 // Heads, rows and blocks start where an access of 4 elements may.
 bool wide(const DeviceTraits& traits, const RopeKvArgs& args) {

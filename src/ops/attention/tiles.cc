@@ -243,7 +243,8 @@ bool fits_attention_tiles(const AttentionArgs& args) {
   const KvLayerView& kv = args.kv;
   const auto fits = [](int32_t dim) { return dim % 16 == 0 && dim <= kHeadDimMax; };
   return kv.block_tokens == kAttentionBlock && kv.keys == KeyLayout::kTransposed &&
-         fits(kv.k_dim) && fits(kv.v_dim);
+         kv.k_format != KvFormat::kFp8 && kv.v_format != KvFormat::kFp8 && fits(kv.k_dim) &&
+         fits(kv.v_dim);
 }
 
 void run_attention_tiles(OpContext& context, const AttentionArgs& args, AttendSplit attend_split,

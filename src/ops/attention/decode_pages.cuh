@@ -1,0 +1,176 @@
+// What decode's pages are made of (decode.cuh): how one comes into shared memory, and how a warp
+// takes operands of the tensor cores from it. For each step of 16 components
+//   keys    A [16 tokens, 16 components]     queries  B [16 components, 8 rows]
+//   values  A [16 components, 16 tokens]
+// Which component is which row or column of an operand is the page's own business, as long as
+// queries have the keys' order and results are stored in that of the values.
+#pragma once
+
+#include "gpu/bulk_copy.cuh"
+#include "gpu/float8.cuh"
+#include "gpu/mma.cuh"
+#include "gpu/tma.cuh"
+#include "ops/attention/attention_tensor_map.cuh"
+#include "ops/attention/page.cuh"
+
+namespace headrace::gpu {
+
+// Of 16-bit elements, by the boxes of a tensor map (page.cuh).
+template <class T, int kDim>
+class WidePages {
+  using P = Page<kDim>;
+
+ public:
+  using Operand = T;
+  static constexpr int kBytes = P::kBytes;
+  static constexpr int kSteps = kDim / 16;
+
+  struct Source {
+    CUtensorMap keys, values;
+  };
+  static Source source(const KvLayerView& kv) {
+    return {page_map(kv, kv.base, P::kChunk), page_map(kv, kv.base + kv.v_offset, P::kChunk)};
+  }
+  // One thread.
+  __device__ static void prefetch(const Source& from) {
+    prefetch_tensor_map(from.keys);
+    prefetch_tensor_map(from.values);
+  }
+  // One thread. `to`: the pages of keys and of values; kBytes of each count towards `arrived`.
+  __device__ static void fetch(const Source& from, std::byte (&to)[2][kBytes], int32_t head,
+                               int32_t block, Barrier& arrived) {
+    copy_box(to[0], from.keys, arrived, 0, 0, 0, 2 * head, block);
+    copy_box(to[1], from.values, arrived, 0, 0, 0, 2 * head, block);
+  }
+
+  __device__ explicit WidePages(int lane)
+      : key_lane_(P::lane_part(lane % 8 + lane / 8 % 2 * 8, lane / 16 * 8)),
+        value_lane_(P::lane_part(lane % 8 + lane / 16 * 8, lane / 8 % 2 * 8)) {}
+
+  // body(step, operand) for each step of a page of keys, of values.
+  template <class Body>
+  __device__ __forceinline__ void for_keys(uint32_t page, const Body& body) const {
+#pragma unroll
+    for (int s = 0; s < kSteps; ++s) {
+      uint32_t a[4];
+      load_matrices(a, page + P::at(key_lane_, s * 16));
+      body(s, a);
+    }
+  }
+  template <class Body>
+  __device__ __forceinline__ void for_values(uint32_t page, const Body& body) const {
+#pragma unroll
+    for (int s = 0; s < kSteps; ++s) {
+      uint32_t a[4];
+      load_matrices_transposed(a, page + P::at(value_lane_, s * 16));
+      body(s, a);
+    }
+  }
+  // The operand of a row of queries, of which the lane has row lane / 4.
+  __device__ __forceinline__ static void load_query(const T* row, int lane, int step,
+                                                    uint32_t (&b)[2]) {
+    const T* at = row + step * 16 + lane % 4 * 2;
+    b[0] = *reinterpret_cast<const uint32_t*>(at);
+    b[1] = *reinterpret_cast<const uint32_t*>(at + 8);
+  }
+  // The component of row lane / 4 (`half` 0) or lane / 4 + 8 of the values' operand.
+  __device__ __forceinline__ static int component(int lane, int step, int half) {
+    return step * 16 + lane / 4 + half * 8;
+  }
+
+ private:
+  const typename P::LanePart key_lane_, value_lane_;
+};
+
+// Of 8-bit floats, which lie as fp8_place() says: 256 bytes a step, 16 for each token. Products are
+// of F16, which holds them exactly, whatever the activations are: one instruction makes a pair.
+// Queries become F16 too: components beyond 65504 are infinite.
+template <class T, int kDim>
+class Fp8Pages {
+  static constexpr int kStepBytes = kPageTokens * kFp8Column;
+
+ public:
+  using Operand = __half;
+  static constexpr int kBytes = kPageTokens * kDim;
+  static constexpr int kSteps = kDim / 16;
+
+  struct Source {
+    const std::byte* keys;  // K part of block 0
+    const std::byte* values;
+    int64_t block_stride;
+  };
+  static Source source(const KvLayerView& kv) {
+    return {kv.base, kv.base + kv.v_offset, kv.block_stride};
+  }
+  __device__ static void prefetch(const Source&) {}
+  __device__ static void fetch(const Source& from, std::byte (&to)[2][kBytes], int32_t head,
+                               int32_t block, Barrier& arrived) {
+    const int64_t at = block * from.block_stride + int64_t{head} * kBytes;
+    copy_bytes(to[0], from.keys + at, kBytes, arrived);
+    copy_bytes(to[1], from.values + at, kBytes, arrived);
+  }
+
+  __device__ explicit Fp8Pages(int lane) : lane_(lane) {}
+
+  // A matrix of "16-bit elements" has pairs of components: a lane gets components 4 (lane % 4) ...
+  // + 3 of a step, of tokens lane / 4 and lane / 4 + 8. In the operand they are the columns t, t +
+  // 1, t + 8 and t + 9 (mma.cuh).
+  template <class Body>
+  __device__ __forceinline__ void for_keys(uint32_t page, const Body& body) const {
+    for_words<false>(page, [&](int s, uint32_t low, uint32_t high) {
+      const uint2 first = from_e4m3<__half>(low), second = from_e4m3<__half>(high);
+      const uint32_t a[4] = {first.x, second.x, first.y, second.y};
+      body(s, a);
+    });
+  }
+  // Transposed, a lane gets components 2 g and 2 g + 1, g = lane / 4, of tokens t and t + 1, and of
+  // t
+  // + 8 and t + 9: rows g and g + 8 of the operand.
+  template <class Body>
+  __device__ __forceinline__ void for_values(uint32_t page, const Body& body) const {
+    for_words<true>(page, [&](int s, uint32_t low, uint32_t high) {
+      constexpr uint32_t kByComponent = 0x3120;
+      const uint2 first = from_e4m3<__half>(__byte_perm(low, 0, kByComponent));
+      const uint2 second = from_e4m3<__half>(__byte_perm(high, 0, kByComponent));
+      uint32_t a[4] = {first.x, first.y, second.x, second.y};
+      body(s, a);
+    });
+  }
+  __device__ __forceinline__ static void load_query(const T* row, int lane, int step,
+                                                    uint32_t (&b)[2]) {
+    const T* at = row + step * kFp8Column + lane % 4 * 4;
+    const auto four = Vector<T, 4>::load(at);
+#pragma unroll
+    for (int j = 0; j < 2; ++j) {
+      b[j] = packed<__half>(to_float(four.values[2 * j]), to_float(four.values[2 * j + 1]));
+    }
+  }
+  __device__ __forceinline__ static int component(int lane, int step, int half) {
+    return step * 16 + lane / 4 * 2 + half;
+  }
+
+ private:
+  // body(step, of tokens 0 to 7, of tokens 8 to 15): two steps a load.
+  template <bool kTransposed, class Body>
+  __device__ __forceinline__ void for_words(uint32_t page, const Body& body) const {
+    // The last step of an odd number is loaded twice.
+    const uint32_t at = page + static_cast<uint32_t>(lane_ * 16);
+    const uint32_t last = page + static_cast<uint32_t>(lane_ % 16 * 16);
+#pragma unroll
+    for (int s = 0; s < kSteps; s += 2) {
+      uint32_t words[4];
+      const uint32_t row = (s + 1 < kSteps ? at : last) + static_cast<uint32_t>(s * kStepBytes);
+      if constexpr (kTransposed) {
+        load_matrices_transposed(words, row);
+      } else {
+        load_matrices(words, row);
+      }
+      body(s, words[0], words[1]);
+      if (s + 1 < kSteps) body(s + 1, words[2], words[3]);
+    }
+  }
+
+  const int lane_;
+};
+
+}  // namespace headrace::gpu
