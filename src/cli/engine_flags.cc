@@ -162,14 +162,15 @@ void add_cache_flags(CLI::App& app, StackOptions& stack) {
       ->type_name("FILE")
       ->group("Engine");
   add_choice(app, "--kv-cache-dtype", stack.kv_formats.both, kKvFormats,
-             "CPU: what keys and values are kept as; int8: 8 bits and a scale for 32 of them, in "
-             "about half the memory of f16, which auto is unless all is computed in fp32")
+             "What keys and values are kept as. CPU: int8: 8 bits and a scale for 32 of them, in "
+             "about half the memory of f16, which auto is unless all is computed in fp32. GPU: fp8 "
+             "(e4m3, no scales), in half the memory of the activations' type, which auto is")
       ->group("Engine");
   add_choice(app, "--cache-type-k,--ctk", stack.kv_formats.k, kKvFormats,
-             "The same of keys alone; auto: as --kv-cache-dtype")
+             "CPU: the same of keys alone; auto: as --kv-cache-dtype")
       ->group("Engine");
   add_choice(app, "--cache-type-v,--ctv", stack.kv_formats.v, kKvFormats,
-             "The same of values alone; auto: as --kv-cache-dtype")
+             "CPU: the same of values alone; auto: as --kv-cache-dtype")
       ->group("Engine");
   add_choice(app, "--kv-memory", stack.runner.kv_memory, kKvMemoryKinds,
              "Memory of keys and values: pages in block tables, pages mapped into a range of "

@@ -127,6 +127,16 @@ int64_t KvPlan::seen_bytes(int64_t tokens) const {
   return bytes;
 }
 
+int64_t KvPlan::unpacked_page_bytes() const {
+  int64_t bytes = 0;
+  for (const KvLayerKind& kind : kinds) {
+    const KvLayerView kv = kv_view(kind.kv, formats, KeyLayout::kRows, block_tokens);
+    if (!alike_and_fp8(kv)) continue;
+    bytes = std::max(bytes, unpacked_kv(kv, DType::kF16).block_stride);
+  }
+  return bytes;
+}
+
 std::string KvPlan::layout() const {
   std::vector<size_t> layers;
   for (const KvGroupSpec& group : groups) layers.push_back(group.layers.size());

@@ -23,6 +23,16 @@ KvStorage KvStorage::create(Device& device, const ModelSpec& spec, KvPlan plan,
   return storage;
 }
 
+Status KvStorage::add_unpacked(Device& device, int64_t page_count) {
+  const int64_t page_bytes = plan_.unpacked_page_bytes();
+  if (page_bytes == 0) return ok_status();
+  HR_ASSIGN_OR_RETURN(unpacked_, device.allocate(page_count * page_bytes));
+  for (KvLayerView& layer : layers_) {
+    if (alike_and_fp8(layer)) layer.unpacked = unpacked_.data();
+  }
+  return ok_status();
+}
+
 Status KvStorage::read_page(Stream& stream, TierPage from, std::span<std::byte> to) {
   if (from.tier == kPoolTier) {
     stream.copy_out(to.data(), memory_->pool() + from.page * plan_.page_bytes, plan_.page_bytes);

@@ -27,6 +27,10 @@ class KvStorage {
   static KvStorage create(Device& device, const ModelSpec& spec, KvPlan plan,
                           std::unique_ptr<KvMemory> memory);
 
+  // Gives layers of kFp8 the memory in which their pages are unpacked, `page_count` of them
+  // (KvPlan::unpacked_page_bytes()); nothing where there is none. kExhausted.
+  Status add_unpacked(Device& device, int64_t page_count);
+
   std::span<const KvLayerView> layers() const { return layers_; }  // [layers]
   const KvPlan& plan() const { return plan_; }
   // Page 0 of pages side by side; null: there are none (kv_memory.h).
@@ -63,6 +67,7 @@ class KvStorage {
   std::unique_ptr<KvMemory> memory_;
   std::shared_ptr<KvTiers> tiers_;
   std::vector<KvLayerView> layers_;
+  Buffer unpacked_;
 };
 
 }  // namespace headrace

@@ -19,7 +19,8 @@ struct MemoryPlanInput {
   double utilization = 0.9;     // --gpu-memory-utilization: share of total_bytes for all of it
   int64_t kv_bytes_wanted = 0;  // --kv-cache-memory-bytes; 0 = what is left
   int64_t page_bytes = 0;
-  int64_t pages_min = 0;  // what one sequence of --max-model-len needs
+  int64_t unpacked_page_bytes = 0;  // KvPlan: what a page has beside the pool
+  int64_t pages_min = 0;            // what one sequence of --max-model-len needs
 };
 
 struct MemoryPlan {
@@ -31,6 +32,7 @@ struct MemoryPlan {
   int64_t other_bytes = 0;    // context, libraries, other programs
   int64_t page_count = 0;
   int64_t page_bytes = 0;
+  int64_t unpacked_page_bytes = 0;
   int64_t free_after_bytes = 0;
 
   std::string to_string() const;  // one line, in GiB

@@ -315,6 +315,7 @@ Result<std::unique_ptr<Runner>> create_model_runner(std::span<const ModelRank> r
     KvStorage storage = KvStorage::create(
         device, options.draft == nullptr ? own : with_draft(own, options.draft->spec()),
         std::move(plan), std::move(memory));
+    if (!on_cpu) HR_RETURN_IF_ERROR(storage.add_unpacked(device, options.block_count + 1));
     const size_t index = computes.size() + of_gpus.size();
     if (!options.tiers.empty()) storage.set_tiers(options.tiers[index]);
     if (runs_ahead(device)) {

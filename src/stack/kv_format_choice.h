@@ -9,8 +9,17 @@ namespace headrace {
 
 // kInvalidArgument or kUnsupported, naming the flag and what to write instead.
 Status check_kv_formats(const KvFormatOptions& options, bool on_gpu);
+// Whether a model's layers, and how they are kept, can have what is asked for on a GPU. `model`: as
+// errors name it. kUnsupported.
+Status check_gpu_kv(const KvFormatOptions& options, const std::string& model, const ModelSpec& spec,
+                    KvMemoryKind memory);
+
+// Whether keys or values are asked for in 8-bit floats.
+bool is_fp8(const KvFormatOptions& options);
 
 // `computed`: the type in which attention computes or, on a CPU, keeps what nobody asked for.
 KvFormats choose_kv_formats(const KvFormatOptions& options, DType computed);
+// On a GPU: 8-bit floats, or the type of the activations, as which all 16-bit types are taken.
+KvFormats choose_gpu_kv_formats(const KvFormatOptions& options, DType activations);
 
 }  // namespace headrace

@@ -11,6 +11,7 @@
 #include "kv/kv_demand.h"
 #include "ops/ranks/peer_ranks.h"
 #include "stack/compute_choice.h"
+#include "stack/kv_format_choice.h"
 #include "stack/tier_planning.h"
 
 namespace headrace {
@@ -66,7 +67,10 @@ int32_t default_model_len(const StackOptions& options, const ModelWeights& weigh
   }
   const int64_t ranks = options.device.tensor_parallel_size;
   const int64_t kv_heads = (config.kv_heads + ranks - 1) / ranks;  // of the rank that has most
-  const int64_t token_bytes = int64_t{2} * 2 * config.layers * kv_heads * config.head_dim;
+  const int64_t layer_bytes = int64_t{2} * 2 * kv_heads * config.head_dim;
+  const bool fp8 = is_fp8(options.kv_formats);  // and a layer unpacked
+  const int64_t token_bytes =
+      fp8 ? config.layers * layer_bytes / 2 + layer_bytes : config.layers * layer_bytes;
   const auto usable = static_cast<int64_t>(static_cast<double>(device.free_bytes()) *
                                            memory.gpu_memory_utilization);
   // 16 bits each at most, as experts always are; packed blocks may be an eighth larger than the
@@ -103,6 +107,7 @@ Result<PoolPlan> plan_gpu_pool(const MemoryOptions& options, const KvPlan& kv,
            .utilization = options.gpu_memory_utilization,
            .kv_bytes_wanted = options.kv_cache_memory_bytes,
            .page_bytes = kv.page_bytes,
+           .unpacked_page_bytes = kv.unpacked_page_bytes(),
            .pages_min = pages_min}));
   const PoolPlan pool{
       .block_count = static_cast<int32_t>(plan.page_count - 1),  // one is the runner's, for padding

@@ -239,6 +239,7 @@ class StackLoader {
     ModelWeights& weights = stack_->weights_;
     HR_RETURN_IF_ERROR(refusal(weights.problems));
     HR_RETURN_IF_ERROR(check_generates(weights.config));
+    HR_RETURN_IF_ERROR(check_kept(weights));
     if (has_states(weights.config)) HR_RETURN_IF_ERROR(check_state_options(options_));
     HR_ASSIGN_OR_RETURN(weights.config.served_length, plan_model_len(options_, weights, device()));
     if (on_gpu() && has_unpacked_experts(options_.load, weights)) {
@@ -330,6 +331,13 @@ class StackLoader {
         "model");
   }
 
+  Status check_kept(const ModelWeights& weights) const {
+    if (!on_gpu()) return ok_status();
+    const auto spec = weights.architecture->parse(weights.config);
+    if (!spec.ok()) return spec.status().with_context(options_.model);
+    return check_gpu_kv(options_.kv_formats, options_.model, *spec, options_.runner.kv_memory);
+  }
+
   // The part of each rank, one after the other: the first has read the file then.
   Status load_models(ModelLoadOptions& load) {
     const ModelWeights& weights = stack_->weights_;
@@ -370,7 +378,8 @@ class StackLoader {
   KvFormats kv_formats() const {
     const DType cpu_dtype = compute() == ComputeType::kFloat32 ? DType::kF32 : DType::kF16;
     const DType dtype = on_gpu() ? stack_->model().activation_dtype() : cpu_dtype;
-    return choose_kv_formats(on_gpu() ? KvFormatOptions() : options_.kv_formats, dtype);
+    return on_gpu() ? choose_gpu_kv_formats(options_.kv_formats, dtype)
+                    : choose_kv_formats(options_.kv_formats, dtype);
   }
 
   // Of the whole model, and its draft.

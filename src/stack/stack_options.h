@@ -84,12 +84,12 @@ struct MemoryOptions {
 };
 
 // What keys and values are kept as; auto: on a CPU F16, or F32 where all is computed so, on a GPU
-// the type of the model's activations. q8_0 is what llama.cpp calls it, whose scales are F16.
+// the type of the model's activations. q8_0 is what llama.cpp calls int8, whose scales are F16.
 inline constexpr Named<std::optional<KvFormat>> kKvFormats[] = {
     {"auto", std::nullopt},      {"int8", KvFormat::kInt8},     {"q8_0", KvFormat::kInt8},
     {"f16", KvFormat::kF16},     {"float16", KvFormat::kF16},   {"fp16", KvFormat::kF16},
     {"bf16", KvFormat::kBF16},   {"bfloat16", KvFormat::kBF16}, {"f32", KvFormat::kF32},
-    {"float32", KvFormat::kF32},
+    {"float32", KvFormat::kF32}, {"fp8", KvFormat::kFp8},       {"fp8_e4m3", KvFormat::kFp8},
 };
 struct KvFormatOptions {
   std::optional<KvFormat> both;

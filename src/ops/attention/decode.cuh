@@ -347,11 +347,7 @@ class DecodeWarp {
                                   const uint32_t (&weights)[kRowTiles][2]) {
     const int token = lane_ % 4 * 2;
     const uint32_t low = pair_mask(valid - token), high = pair_mask(valid - token - 8);
-    pages_.for_values(page, [&](int s, uint32_t(&a)[4]) {
-      a[0] &= low;
-      a[1] &= low;
-      a[2] &= high;
-      a[3] &= high;
+    pages_.for_values(page, low, high, [&](int s, const uint32_t(&a)[4]) {
 #pragma unroll
       for (int r = 0; r < kRowTiles; ++r) {
         multiply_add<Operand>(sums_[r][s], a, weights[r][0], weights[r][1]);

@@ -47,7 +47,8 @@ class WidePages {
       : key_lane_(P::lane_part(lane % 8 + lane / 8 % 2 * 8, lane / 16 * 8)),
         value_lane_(P::lane_part(lane % 8 + lane / 16 * 8, lane / 8 % 2 * 8)) {}
 
-  // body(step, operand) for each step of a page of keys, of values.
+  // body(step, operand) for each step of a page of keys, of values. `low`, `high`: what is kept of
+  // the values of tokens t and t + 1, t + 8 and t + 9, t = lane % 4 * 2: a mask for 16 bits each.
   template <class Body>
   __device__ __forceinline__ void for_keys(uint32_t page, const Body& body) const {
 #pragma unroll
@@ -58,11 +59,16 @@ class WidePages {
     }
   }
   template <class Body>
-  __device__ __forceinline__ void for_values(uint32_t page, const Body& body) const {
+  __device__ __forceinline__ void for_values(uint32_t page, uint32_t low, uint32_t high,
+                                             const Body& body) const {
 #pragma unroll
     for (int s = 0; s < kSteps; ++s) {
       uint32_t a[4];
       load_matrices_transposed(a, page + P::at(value_lane_, s * 16));
+      a[0] &= low;
+      a[1] &= low;
+      a[2] &= high;
+      a[3] &= high;
       body(s, a);
     }
   }
@@ -124,15 +130,15 @@ class Fp8Pages {
     });
   }
   // Transposed, a lane gets components 2 g and 2 g + 1, g = lane / 4, of tokens t and t + 1, and of
-  // t
-  // + 8 and t + 9: rows g and g + 8 of the operand.
+  // t + 8 and t + 9: they are rows g and g + 8 of the operand.
   template <class Body>
-  __device__ __forceinline__ void for_values(uint32_t page, const Body& body) const {
-    for_words<true>(page, [&](int s, uint32_t low, uint32_t high) {
+  __device__ __forceinline__ void for_values(uint32_t page, uint32_t low, uint32_t high,
+                                             const Body& body) const {
+    for_words<true>(page, [&](int s, uint32_t first, uint32_t second) {
       constexpr uint32_t kByComponent = 0x3120;
-      const uint2 first = from_e4m3<__half>(__byte_perm(low, 0, kByComponent));
-      const uint2 second = from_e4m3<__half>(__byte_perm(high, 0, kByComponent));
-      uint32_t a[4] = {first.x, first.y, second.x, second.y};
+      const uint2 ab = from_e4m3<__half>(__byte_perm(first & low, 0, kByComponent));
+      const uint2 cd = from_e4m3<__half>(__byte_perm(second & high, 0, kByComponent));
+      const uint32_t a[4] = {ab.x, ab.y, cd.x, cd.y};
       body(s, a);
     });
   }
