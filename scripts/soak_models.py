@@ -151,11 +151,18 @@ class Flags:
         swaps, proposes = "--kv-offloading-size" in self.flags, "--speculative-config" in self.flags
         if shape.keeps_states() and (swaps or proposes or self.ranks > 1):
             return False  # refused, or of no effect
-        if shape.keeps_latents() and self.ranks > 1:
+        if shape.keeps_latents() and (self.ranks > 1 or self.keeps_fp8()):
             return False
         if self.adapters and not soak_adapters.modules_of(shape):
             return False
-        return 16 * shape.token_bytes(4 if "float32" in self.flags else 2) >= self.page_bytes_min
+        return 16 * shape.token_bytes(self.element()) >= self.page_bytes_min
+
+    def keeps_fp8(self):
+        return "fp8" in self.flags
+
+    def element(self):
+        """Bytes of a component of a key."""
+        return 1 if self.keeps_fp8() else 4 if "float32" in self.flags else 2
 
 
 TIGHT = 2 * MODEL_LEN
@@ -163,6 +170,7 @@ TIGHT = 2 * MODEL_LEN
 CROWDED = ("--admission-headroom", "0")
 SWAP = (*CROWDED, "--kv-offloading-size", "0.5", "--preemption-mode", "swap")
 DISK = (*CROWDED, "--kv-offloading-size", "0.01", "--kv-disk-size", "0.25", "--preemption-mode", "swap")
+FP8 = ("--kv-cache-dtype", "fp8")
 OUT_AND_BACK = ("preemptions", "pages_stored", "pages_loaded")
 # One token is match enough: texts of random weights repeat little.
 NGRAM = ("--speculative-config", '{"method": "ngram", "prompt_lookup_min": 1}')
@@ -175,6 +183,10 @@ FLAGS = [
     Flags("fp32", "--dtype", "float32"),
     Flags("invariant", "--batch-invariant"),
     Flags("invariant-eager", "--batch-invariant", "--enforce-eager", "--no-gemm-trials"),
+    Flags("kv-fp8", *FP8),
+    Flags("kv-fp8-invariant", *FP8, "--batch-invariant"),
+    Flags("kv-fp8-swap", *FP8, "--batch-invariant", *SWAP, pool=TIGHT, pressure=OUT_AND_BACK),
+    Flags("kv-fp8-small-steps", *FP8, *NGRAM, "--max-num-batched-tokens", "48", pressure=("proposed",)),
     Flags("small-steps", "--max-num-batched-tokens", "48", "--no-gemm-trials"),
     Flags("contiguous", "--kv-memory", "contiguous", pool=MODEL_LEN * 16),
     Flags("virtual", "--kv-memory", "virtual", page_bytes_min=2 << 20),

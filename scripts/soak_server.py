@@ -60,8 +60,7 @@ class Server:
             json.dump(shape.tokenizer(), out)
         self.log_path = os.path.join(folder, "log")
         self.alone = options.long > 0 and not options.beside
-        element = 4 if "float32" in flags.flags else 2
-        pool = flags.pool * shape.token_bytes(element)
+        pool = flags.pool * shape.token_bytes(flags.element())
         command = [
             options.headrace, "serve", "-m", folder, "--load-format", "dummy", "--device", options.device, "--port", "0",
             "--served-model-name", "soak", "--dummy-sharpness", f"{shape.sharpness():.4f}", "--kv-cache-memory-bytes", str(pool),

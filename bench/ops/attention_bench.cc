@@ -1,8 +1,10 @@
 // attention_bench: attention over the paged cache on the GPU: prefill by TFLOP/s (4 d Hq T^2 / 2 a
 // causal sequence), decode by bytes of keys and values a second.
 //
-//   attention_bench [--case PART] [--kernel PART] [--rounds N] [--section-bytes N]
+//   attention_bench [--case PART] [--kernel PART] [--kv bf16|fp8|both] [--rounds N]
+//                   [--section-bytes N]
 //
+// --kv: what keys and values are kept as; both: each case with one, then with the other.
 // One JSON line a measurement: the median over graph replays of kLaunches launches each. Blocks are
 // scattered; values are random. `plan_us`: making the plan on the host.
 #include <cuda_runtime.h>
@@ -22,6 +24,7 @@
 #include "base/rng.h"
 #include "ops/attention/attention.h"
 #include "ops/attention/plan.h"
+#include "tensor/float8.h"
 #include "tensor/half.h"
 
 namespace headrace {
@@ -32,6 +35,7 @@ constexpr int kLaunches = 8;
 struct Options {
   std::string test_case;  // parts of names; empty: all
   std::string kernel;
+  std::string kv = "bf16";
   int rounds = 11;
   int64_t section_bytes = kAttentionSectionBytes;
 };
@@ -85,6 +89,12 @@ std::vector<Case> cases() {
   decode("1x400", 32, 8, 128, {{1, 1, 400}});
   decode("1x8k", 32, 8, 128, {{1, 1, 8192}});
   decode("1x128k", 32, 8, 128, {{1, 1, 131072}});
+  for (const auto& [hq, hkv, dim] :
+       {std::tuple{32, 8, 128}, std::tuple{64, 8, 64}, std::tuple{16, 8, 256},
+        std::tuple{32, 8, 80}, std::tuple{32, 8, 96}, std::tuple{64, 4, 128}}) {
+    decode("32x8k", hq, hkv, dim, {{32, 1, 8192}});
+    decode("4x32k", hq, hkv, dim, {{4, 1, 32768}});
+  }
   decode("skew 255x500 1x64k", 32, 8, 128, {{1, 1, 65536}, {255, 1, 500}});
   decode("skew 64 of 100..6400", 32, 8, 128,
          {{16, 1, 100}, {16, 1, 800}, {16, 1, 3200}, {16, 1, 6400}});
@@ -111,28 +121,40 @@ std::vector<Case> cases() {
   return all;
 }
 
-// Fills device memory with values of deviation 1, the same 16 MB over and over.
-void fill_random(Stream& stream, const Buffer& buffer) {
-  static const std::vector<uint16_t> values = [] {
-    Rng rng(9);
-    std::vector<uint16_t> made(size_t{8} << 20);
-    for (uint16_t& value : made) {
-      float sum = -2.0f;
-      for (int i = 0; i < 4; ++i) sum += static_cast<float>(rng.uniform());
-      value = float_to_bfloat16(sum * 1.7f);
-    }
-    return made;
-  }();
-  const auto size = static_cast<int64_t>(values.size() * 2);
+// Values of deviation 1.
+template <class T>
+std::vector<T> random_values(T (*encode)(float)) {
+  Rng rng(9);
+  std::vector<T> made(size_t{8} << 20);
+  for (T& value : made) {
+    float sum = -2.0f;
+    for (int i = 0; i < 4; ++i) sum += static_cast<float>(rng.uniform());
+    value = encode(sum * 1.7f);
+  }
+  return made;
+}
+
+// Fills device memory with these, over and over.
+template <class T>
+void fill(Stream& stream, const Buffer& buffer, const std::vector<T>& values) {
+  const auto size = static_cast<int64_t>(values.size() * sizeof(T));
   for (int64_t at = 0; at < buffer.size(); at += size) {
     stream.copy_in(buffer.data() + at, reinterpret_cast<const std::byte*>(values.data()),
                    std::min(size, buffer.size() - at));
   }
 }
+void fill_random(Stream& stream, const Buffer& buffer) {
+  static const std::vector<uint16_t> kValues = random_values(float_to_bfloat16);
+  fill(stream, buffer, kValues);
+}
+void fill_random_fp8(Stream& stream, const Buffer& buffer) {
+  static const std::vector<uint8_t> kValues = random_values(float_to_e4m3);
+  fill(stream, buffer, kValues);
+}
 
 // A case's memory on the device.
 struct Setting {
-  Buffer cache, q, out, tables, arena, workspace_memory;
+  Buffer cache, unpacked, q, out, tables, arena, workspace_memory;
   AttentionPlan plan;
   AttentionArgs args;
   double plan_us = 0;
@@ -153,10 +175,14 @@ void count_work(const Case& c, Setting& setting) {
   }
 }
 
-Setting make(Device& device, Stream& stream, const Case& c, int64_t section_bytes) {
+Setting make(Device& device, Stream& stream, const Case& c, int64_t section_bytes, bool fp8) {
   Setting setting;
   const auto allocate = [&](int64_t bytes) { return std::move(device.allocate(bytes).value()); };
   KvLayerView kv = alike_kv(DType::kBF16, KeyLayout::kRows, c.kv_heads, c.head_dim);
+  if (fp8) {
+    kv.k_format = kv.v_format = KvFormat::kFp8;
+    kv.v_offset = k_part_bytes(kv);
+  }
   kv.block_stride = 2 * kv.v_offset;
   int32_t rows = 0, sequences = 0, blocks = 0;
   for (const Part& part : c.parts) {
@@ -165,8 +191,14 @@ Setting make(Device& device, Stream& stream, const Case& c, int64_t section_byte
     blocks += part.count * ((part.length + 15) / 16);
   }
   setting.cache = allocate(blocks * kv.block_stride);
-  fill_random(stream, setting.cache);
   kv.base = setting.cache.data();
+  if (fp8) {
+    fill_random_fp8(stream, setting.cache);
+    setting.unpacked = allocate(blocks * unpacked_kv(kv, DType::kBF16).block_stride);
+    kv.unpacked = setting.unpacked.data();
+  } else {
+    fill_random(stream, setting.cache);
+  }
 
   std::vector<int32_t> table(static_cast<size_t>(blocks));
   std::iota(table.begin(), table.end(), 0);
@@ -217,6 +249,7 @@ Setting make(Device& device, Stream& stream, const Case& c, int64_t section_byte
                   .window = c.window,
                   .out = TensorView(setting.out.data(), DType::kBF16, Shape{rows, columns})};
   count_work(c, setting);
+  if (fp8) setting.bytes /= 2;
   return setting;
 }
 
@@ -253,10 +286,10 @@ double measure(OpContext& context, const Kernel<AttentionArgs>& kernel, const At
   return times[times.size() / 2];
 }
 
-void run_case(Device& device, Stream& stream, const Options& options, const Case& c) {
+void run_case(Device& device, Stream& stream, const Options& options, const Case& c, bool fp8) {
   SingleRank one;
   Mesh mesh{&one, &one, &one};
-  Setting setting = make(device, stream, c, options.section_bytes);
+  Setting setting = make(device, stream, c, options.section_bytes, fp8);
   setting.args.plan = &setting.plan;
   Workspace workspace(std::move(setting.workspace_memory));
   OpContext context{device, stream, workspace, mesh};
@@ -269,10 +302,11 @@ void run_case(Device& device, Stream& stream, const Options& options, const Case
     if (!kernel.supports(device.traits(), setting.args)) continue;
     const double us = measure(context, kernel, setting.args, options.rounds);
     fmt::print(
-        "{{\"case\": \"{}\", \"kernel\": \"{}\", \"section_mb\": {}, \"us\": {:.2f}, \"tflops\": "
-        "{:.1f}, \"gb_s\": {:.0f}, \"plan_us\": {:.1f}}}\n",
-        c.name, kernel.name, options.section_bytes >> 20, us, setting.flops / us * 1e-6,
-        setting.bytes / us * 1e-3, setting.plan_us);
+        "{{\"case\": \"{}\", \"kernel\": \"{}\", \"kv\": \"{}\", \"section_mb\": {}, \"us\": "
+        "{:.2f}, "
+        "\"tflops\": {:.1f}, \"gb_s\": {:.0f}, \"plan_us\": {:.1f}}}\n",
+        c.name, kernel.name, fp8 ? "fp8" : "bf16", options.section_bytes >> 20, us,
+        setting.flops / us * 1e-6, setting.bytes / us * 1e-3, setting.plan_us);
     std::fflush(stdout);
   }
 }
@@ -283,7 +317,8 @@ void run(const Options& options) {
   const std::unique_ptr<Stream> stream = (*created)->create_stream();
   for (const Case& c : cases()) {
     if (c.name.find(options.test_case) == std::string::npos) continue;
-    run_case(**created, *stream, options, c);
+    if (options.kv != "fp8") run_case(**created, *stream, options, c, /*fp8=*/false);
+    if (options.kv != "bf16") run_case(**created, *stream, options, c, /*fp8=*/true);
   }
 }
 
@@ -296,6 +331,7 @@ int main(int argc, char** argv) {
     const std::string_view flag = argv[i];
     if (flag == "--case") options.test_case = argv[i + 1];
     if (flag == "--kernel") options.kernel = argv[i + 1];
+    if (flag == "--kv") options.kv = argv[i + 1];
     if (flag == "--rounds") options.rounds = std::atoi(argv[i + 1]);
     if (flag == "--section-bytes") options.section_bytes = std::atoll(argv[i + 1]);
   }

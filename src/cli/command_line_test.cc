@@ -197,8 +197,44 @@ TEST_F(ModelFlagsTest, KeysAndValuesHaveAFormat) {
   EXPECT_TRUE(check_kv_formats({.both = KvFormat::kBF16}, /*on_gpu=*/false)
                   .message()
                   .starts_with("--kv-cache-dtype bf16 is not supported on a CPU"));
-  EXPECT_NE(parse({"--kv-cache-dtype", "fp8"}).message().find("--kv-cache-dtype"),
+  EXPECT_NE(parse({"--kv-cache-dtype", "fp8_e5m2"}).message().find("--kv-cache-dtype"),
             std::string::npos);
+}
+
+TEST_F(ModelFlagsTest, EightBitFloatsAreOfGpus) {
+  for (const char* name : {"fp8", "fp8_e4m3"}) {
+    flags_.stack.kv_formats = {};
+    ASSERT_TRUE(parse({"--kv-cache-dtype", name}).ok());
+    const KvFormatOptions& formats = flags_.stack.kv_formats;
+    EXPECT_TRUE(check_kv_formats(formats, /*on_gpu=*/true).ok());
+    EXPECT_EQ(check_kv_formats(formats, /*on_gpu=*/false).message(),
+              "--kv-cache-dtype fp8 is of GPUs: on a CPU use int8");
+    const KvFormats chosen = choose_gpu_kv_formats(formats, DType::kBF16);
+    EXPECT_EQ(chosen.k, KvFormat::kFp8);
+    EXPECT_EQ(chosen.v, KvFormat::kFp8);
+  }
+  EXPECT_EQ(choose_gpu_kv_formats({.both = KvFormat::kF16}, DType::kBF16).v, KvFormat::kBF16);
+  EXPECT_NE(check_kv_formats({.both = KvFormat::kInt8}, /*on_gpu=*/true).message().find("fp8"),
+            std::string::npos);
+  EXPECT_EQ(
+      check_kv_formats({.v = KvFormat::kFp8}, /*on_gpu=*/true).message(),
+      "--cache-type-v fp8: on a GPU keys and values are kept alike: use --kv-cache-dtype fp8");
+  EXPECT_TRUE(check_kv_formats({.k = KvFormat::kFp8, .v = KvFormat::kFp8}, /*on_gpu=*/true).ok());
+}
+
+TEST_F(ModelFlagsTest, EightBitFloatsAreRefusedByNameWhereTheyCannotBe) {
+  const KvFormatOptions fp8{.both = KvFormat::kFp8};
+  ModelSpec spec{.kv = {{.kv_heads = 2, .k_dim = 64, .v_dim = 64}, {.kv_heads = 0}}};
+  constexpr KvMemoryKind kPaged = KvMemoryKind::kPaged;
+  EXPECT_TRUE(check_gpu_kv(fp8, "m", spec, kPaged).ok());
+  EXPECT_EQ(check_gpu_kv(fp8, "m", spec, KvMemoryKind::kVirtual).message(),
+            "--kv-cache-dtype fp8 is for --kv-memory paged, not virtual: leave one out");
+  EXPECT_TRUE(check_gpu_kv({}, "m", spec, KvMemoryKind::kVirtual).ok());
+  spec.kv.push_back({.kv_heads = 1, .k_dim = 576, .v_dim = 512, .v_aliases_k = true});
+  EXPECT_EQ(check_gpu_kv(fp8, "m", spec, kPaged).message(),
+            "m: --kv-cache-dtype fp8: its layers keep latents, which are not kept in 8 bits: use "
+            "auto");
+  EXPECT_TRUE(check_gpu_kv({}, "m", spec, kPaged).ok());
 }
 
 TEST_F(ModelFlagsTest, UnknownFlagsAreNamedWithTheNearest) {

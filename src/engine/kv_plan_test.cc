@@ -234,5 +234,17 @@ TEST(KvPlan, ASchedulerHoldsWhatThePlanSays) {
   EXPECT_EQ(decodes, kOutput - 1);
 }
 
+// Half the bytes, in the same groups; beside a page one of its layers in 16 bits.
+TEST(KvPlan, EightBitFloatsTakeHalfThePages) {
+  for (const Shape& shape : shapes()) {
+    const KvPlan wide = plan_kv(shape.spec, {KvFormat::kBF16}, 16);
+    const KvPlan plan = plan_kv(shape.spec, {KvFormat::kFp8}, 16);
+    EXPECT_EQ(plan.layout(), wide.layout()) << shape.name;
+    EXPECT_EQ(2 * plan.page_bytes, wide.page_bytes) << shape.name;
+    EXPECT_EQ(plan.unpacked_page_bytes(), wide.page_bytes / shape.page_layers) << shape.name;
+    EXPECT_EQ(wide.unpacked_page_bytes(), 0) << shape.name;
+  }
+}
+
 }  // namespace
 }  // namespace headrace

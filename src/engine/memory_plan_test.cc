@@ -35,6 +35,27 @@ TEST(MemoryPlan, TakesTheSizeThatIsAskedFor) {
   EXPECT_EQ(plan_memory(asked).value().page_count, 10 * kGiB / asked.page_bytes);
 }
 
+// A page of 8 bits has a layer unpacked beside it.
+TEST(MemoryPlan, CountsWhatPagesHaveBesideThePool) {
+  MemoryPlanInput fp8 = input();
+  fp8.page_bytes /= 2;
+  fp8.unpacked_page_bytes = fp8.page_bytes / 16;
+  const MemoryPlan wide = plan_memory(input()).value(), plan = plan_memory(fp8).value();
+  EXPECT_NEAR(static_cast<double>(plan.page_count) / static_cast<double>(wide.page_count),
+              2 * 16.0 / 17, 1e-3);
+  const int64_t pages_bytes = plan.page_count * (plan.page_bytes + plan.unpacked_page_bytes);
+  EXPECT_EQ(plan.weight_bytes + plan.runner_bytes + plan.recording_bytes + plan.reserve_bytes +
+                plan.other_bytes + pages_bytes + plan.free_after_bytes,
+            140 * kGiB);
+  EXPECT_NE(plan.to_string().find("a layer of them unpacked"), std::string::npos);
+  EXPECT_EQ(wide.to_string().find("unpacked"), std::string::npos);
+  // The flag is of the pool alone, and both must fit.
+  fp8.kv_bytes_wanted = 10 * kGiB;
+  EXPECT_EQ(plan_memory(fp8).value().page_count, 10 * kGiB / fp8.page_bytes);
+  fp8.kv_bytes_wanted = 118 * kGiB;
+  EXPECT_NE(plan_memory(fp8).status().message().find("--kv-cache-memory-bytes"), std::string::npos);
+}
+
 TEST(MemoryPlan, NamesTheFlagThatWouldHelp) {
   MemoryPlanInput tight = input();
   tight.utilization = 0.125;

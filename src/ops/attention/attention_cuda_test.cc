@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "ops/attention/attention.h"
+#include "ops/attention/kv_numbers.h"
 #include "ops/attention/plan.h"
 #include "ops/op_fixture.h"
 
@@ -38,12 +39,14 @@ struct CudaCase {
   int64_t stride_factor = 1;  // blocks lie that much further apart on the device
   bool split_prompts = false;
   float query_scale = 1.0f;  // the deviation of scores
+  bool fp8 = false;          // the cache's format, else `dtype`
+  bool fp8_values = false;   // what it holds, in either format
 
   std::string name() const {
     std::string text = std::string(dtype_name(dtype)) + " q" + std::to_string(heads.query) + " kv" +
                        std::to_string(heads.kv) + " d" + std::to_string(heads.dim) + " window " +
                        std::to_string(window) + " cap " + std::to_string(soft_cap) +
-                       (sinks ? " sinks" : "") + " parts";
+                       (sinks ? " sinks" : "") + (fp8 ? " fp8" : "") + " parts";
     for (const Part& part : parts) {
       text += " " + std::to_string(part.rows) + "/" + std::to_string(part.length);
     }
@@ -70,6 +73,10 @@ class Problem {
  public:
   explicit Problem(const CudaCase& c, uint64_t seed = 3) : c_(c), rng_(seed) {
     kv_ = alike_kv(c.dtype, KeyLayout::kRows, c.heads.kv, c.heads.dim);
+    if (c.fp8) {
+      kv_.k_format = kv_.v_format = KvFormat::kFp8;
+      kv_.v_offset = k_part_bytes(kv_);
+    }
     kv_.block_stride = 2 * kv_.v_offset + 64;  // other layers lie between
     give_blocks();
     cache_.resize(static_cast<size_t>(block_count_ * kv_.block_stride), kPoison);
@@ -93,8 +100,8 @@ class Problem {
   // What a value of a sequence becomes; for faults.
   void set_value(size_t sequence, int32_t token, float value) {
     const int64_t slot = slot_of(sequence, token);
-    store(c_.dtype, value, value_at(kv_, slot, 0, 0));
-    store(c_.dtype, value, key_at(kv_, slot, 0, 0));
+    keep(value, value_at(kv_, slot, 0, 0));
+    keep(value, key_at(kv_, slot, 0, 0));
   }
 
   std::vector<float> expected() {
@@ -143,6 +150,14 @@ class Problem {
       }
     }
   }
+  void keep(float value, std::byte* at) const {
+    const uint8_t bits = float_to_e4m3(value);
+    if (c_.fp8) {
+      *at = std::byte{bits};
+    } else {
+      store(c_.dtype, c_.fp8_values ? e4m3_to_float(bits) : value, at);
+    }
+  }
   int64_t slot_of(size_t sequence, int32_t token) const {
     return int64_t{tables_[sequence][static_cast<size_t>(token / kBlock)]} * kBlock +
            token % kBlock;
@@ -153,8 +168,8 @@ class Problem {
     for (int32_t t = seen_first / kBlock * kBlock; t < c_.parts[i].length; ++t) {
       for (int32_t head = 0; head < c_.heads.kv; ++head) {
         for (int32_t d = 0; d < c_.heads.dim; ++d) {
-          store(c_.dtype, random_normal(rng_), key_at(kv_, slot_of(i, t), head, d));
-          store(c_.dtype, random_normal(rng_), value_at(kv_, slot_of(i, t), head, d));
+          keep(random_normal(rng_), key_at(kv_, slot_of(i, t), head, d));
+          keep(random_normal(rng_), value_at(kv_, slot_of(i, t), head, d));
         }
       }
     }
@@ -292,6 +307,13 @@ class OnDevice {
     cache_ =
         std::move(device_.device().allocate(problem_.block_count() * kv_.block_stride).value());
     kv_.base = cache_.data();
+    if (problem_.c().fp8) {
+      const int64_t page_bytes = unpacked_kv(kv_, DType::kF16).block_stride;
+      const std::vector<std::byte> poison(static_cast<size_t>(problem_.block_count() * page_bytes),
+                                          kPoison);
+      unpacked_ = upload(device_, poison.data(), poison.size());
+      kv_.unpacked = unpacked_.data();
+    }
     for (int64_t b = 0; b < problem_.block_count(); ++b) {
       device_.stream().copy_in(cache_.data() + b * kv_.block_stride,
                                problem_.kv().base + b * host_stride, host_stride);
@@ -327,7 +349,7 @@ class OnDevice {
   TestDevice& device_;
   Problem& problem_;
   KvLayerView kv_;
-  Buffer cache_, q_, out_, sinks_, arena_;
+  Buffer cache_, unpacked_, q_, out_, sinks_, arena_;
   std::vector<Buffer> tables_;
   std::vector<std::byte> poison_;
   AttentionPlan plan_;
@@ -349,7 +371,7 @@ double bound_of(DType dtype) {
   return dtype == DType::kF32 ? 2e-6 : dtype == DType::kF16 ? 6e-4 : 5e-3;
 }
 
-void expect_agreement(TestDevice& device, const CudaCase& c) {
+void expect_agreement_of(TestDevice& device, const CudaCase& c) {
   Problem problem(c);
   const std::vector<float> expected = problem.expected();
   OnDevice on_device(device, problem);
@@ -369,6 +391,14 @@ void expect_agreement(TestDevice& device, const CudaCase& c) {
     for (int again = 0; again < 2; ++again) EXPECT_TRUE(on_device.run(kernel) == first);
   }
   EXPECT_GE(ran, c.dtype != DType::kF32 && c.heads.dim != 48 ? 2 : 1) << c.name();
+}
+
+// Whatever the cache is kept as.
+void expect_agreement(TestDevice& device, CudaCase c) {
+  for (const bool fp8 : {false, true}) {
+    c.fp8 = fp8;
+    expect_agreement_of(device, c);
+  }
 }
 
 class AttentionCuda : public testing::Test {
@@ -516,15 +546,17 @@ TEST_F(AttentionCuda, RecordedSingleRowsMayGetLong) {
   const std::vector<Part> parts = {{1, 30}, {1, 700}, {1, 2100}, {1, 1}};
   for (const int32_t dim : {64, 80, 96, 128, 256}) {
     for (const Heads& heads : {Heads{8, 2, dim}, {16, 1, dim}, {20, 1, dim}}) {
-      const CudaCase c{.heads = heads, .parts = parts, .split_prompts = true};
-      Problem problem(c);
-      const std::vector<float> expected = problem.expected();
-      OnDevice on_device(device(), problem);
-      for (const auto& kernel : attention_cuda_kernels()) {
-        if (!on_device.supports(kernel)) continue;
-        SCOPED_TRACE(std::string(kernel.name) + " " + c.name());
-        EXPECT_LT(relative_error(on_device.run(kernel), expected), bound_of(c.dtype));
-        EXPECT_LT(relative_error(on_device.run_recorded(kernel), expected), bound_of(c.dtype));
+      for (const bool fp8 : {false, true}) {
+        const CudaCase c{.heads = heads, .parts = parts, .split_prompts = true, .fp8 = fp8};
+        Problem problem(c);
+        const std::vector<float> expected = problem.expected();
+        OnDevice on_device(device(), problem);
+        for (const auto& kernel : attention_cuda_kernels()) {
+          if (!on_device.supports(kernel)) continue;
+          SCOPED_TRACE(std::string(kernel.name) + " " + c.name());
+          EXPECT_LT(relative_error(on_device.run(kernel), expected), bound_of(c.dtype));
+          EXPECT_LT(relative_error(on_device.run_recorded(kernel), expected), bound_of(c.dtype));
+        }
       }
     }
   }
@@ -550,7 +582,10 @@ TEST_F(AttentionCuda, BlocksBeyondTwoToThe31Elements) {
 TEST_F(AttentionCuda, BatchInvariantRowsHaveTheSameBits) {
   for (const int32_t dim : {64, 96, 128, 256}) {
     for (const int32_t window : {0, 70, 200}) {
-      const CudaCase c{.heads = {6, 2, dim}, .parts = {{330, 330}, {150, 150}}, .window = window};
+      const CudaCase c{.heads = {6, 2, dim},
+                       .parts = {{330, 330}, {150, 150}},
+                       .window = window,
+                       .fp8 = window > 0};
       Problem problem(c);
       const std::vector<float> expected = problem.expected();
       OnDevice on_device(device(), problem);
@@ -575,6 +610,33 @@ TEST_F(AttentionCuda, BatchInvariantRowsHaveTheSameBits) {
   }
 }
 
+// What is kept in 8-bit floats are numbers of 16 bits too: where those are kept, prompts have the
+// same bits, and single rows in prefill tiles; decode tiles, which multiply in F16, are near.
+TEST_F(AttentionCuda, Fp8HasTheBitsOfWhatItStandsFor) {
+  for (const int32_t dim : {64, 80, 96, 128, 256}) {
+    for (const DType dtype : {DType::kBF16, DType::kF16}) {
+      std::vector<std::vector<float>> results[2];
+      for (const bool fp8 : {false, true}) {
+        CudaCase c{.heads = {6, 2, dim}, .dtype = dtype, .parts = {{330, 330}, {1, 700}, {9, 150}}};
+        c.window = dim == 96 ? 200 : 0;
+        c.fp8_values = true;
+        c.fp8 = fp8;
+        Problem problem(c);
+        OnDevice on_device(device(), problem);
+        for (const auto& kernel : attention_cuda_kernels()) {
+          if (!on_device.supports(kernel) || kernel.is_fallback) continue;
+          results[fp8 ? 1 : 0].push_back(on_device.run_invariant(kernel, {problem.sequences()}));
+          results[fp8 ? 1 : 0].push_back(on_device.run(kernel));
+        }
+      }
+      ASSERT_EQ(results[0].size(), 2u);
+      ASSERT_EQ(results[1].size(), 2u);
+      EXPECT_TRUE(results[0][0] == results[1][0]) << dim;
+      EXPECT_LT(relative_error(results[1][1], results[0][1]), bound_of(dtype)) << dim;
+    }
+  }
+}
+
 // A step that is padded to more rows: those behind its last sequence's were NaN and are zero.
 TEST_F(AttentionCuda, RowsOfPaddingAreZero) {
   for (const DType dtype : {DType::kBF16, DType::kF32}) {
@@ -583,7 +645,8 @@ TEST_F(AttentionCuda, RowsOfPaddingAreZero) {
         const CudaCase c{
             .heads = {6, 2, dim},
             .dtype = dtype,
-            .parts = {{1, 700}, {1, 33}, {1, 2100}, {40, 200}, {1, 1}, {1, 64}, {9, 9}}};
+            .parts = {{1, 700}, {1, 33}, {1, 2100}, {40, 200}, {1, 1}, {1, 64}, {9, 9}},
+            .fp8 = there == 3};
         Problem problem(c);
         std::vector<float> expected = problem.expected();
         const auto first = static_cast<size_t>(problem.sequences()[there].row_first) * 6 *
@@ -610,17 +673,20 @@ TEST_F(AttentionCuda, RowsOfPaddingAreZero) {
 
 // One sequence's NaN is its own: its neighbours have the same bits as without it.
 TEST_F(AttentionCuda, ANanStaysInItsSequence) {
-  const CudaCase c{.heads = {8, 2, 128}, .parts = {{40, 40}, {1, 700}, {150, 150}, {1, 700}}};
-  Problem clean(c), faulty(c);
-  faulty.set_value(0, 20, std::nanf(""));
-  faulty.set_value(1, 20, std::nanf(""));
-  OnDevice clean_on(device(), clean), faulty_on(device(), faulty);
-  for (const auto& kernel : attention_cuda_kernels()) {
-    if (!clean_on.supports(kernel) || !faulty_on.supports(kernel)) continue;
-    const std::vector<float> a = clean_on.run(kernel), b = faulty_on.run(kernel);
-    const size_t row = 8 * 128;
-    EXPECT_TRUE(std::equal(a.begin() + 41 * row, a.end(), b.begin() + 41 * row)) << kernel.name;
-    EXPECT_TRUE(std::isnan(b[39 * row]) && std::isnan(b[40 * row])) << kernel.name;
+  for (const bool fp8 : {false, true}) {
+    const CudaCase c{
+        .heads = {8, 2, 128}, .parts = {{40, 40}, {1, 700}, {150, 150}, {1, 700}}, .fp8 = fp8};
+    Problem clean(c), faulty(c);
+    faulty.set_value(0, 20, std::nanf(""));
+    faulty.set_value(1, 20, std::nanf(""));
+    OnDevice clean_on(device(), clean), faulty_on(device(), faulty);
+    for (const auto& kernel : attention_cuda_kernels()) {
+      if (!clean_on.supports(kernel) || !faulty_on.supports(kernel)) continue;
+      const std::vector<float> a = clean_on.run(kernel), b = faulty_on.run(kernel);
+      const size_t row = 8 * 128;
+      EXPECT_TRUE(std::equal(a.begin() + 41 * row, a.end(), b.begin() + 41 * row)) << kernel.name;
+      EXPECT_TRUE(std::isnan(b[39 * row]) && std::isnan(b[40 * row])) << kernel.name;
+    }
   }
 }
 

@@ -33,6 +33,14 @@ struct Planned {
   std::vector<AttentionTileWork> prefill() const {
     return tiles(header().prefill_first, header().prefill_count);
   }
+  std::vector<AttentionPageRun> runs() const {
+    std::vector<AttentionPageRun> runs(static_cast<size_t>(header().run_count));
+    if (!runs.empty()) {
+      std::memcpy(runs.data(), arena.data() + header().runs_first,
+                  runs.size() * sizeof(AttentionPageRun));
+    }
+    return runs;
+  }
   std::vector<AttentionTileWork> decode() const {
     return tiles(sizeof(AttentionPlanHeader), header().decode_count);
   }
@@ -414,6 +422,39 @@ TEST(AttentionPlan, SingleRowsLaunchTheSameKernelsWhateverTheirLengths) {
 }
 
 // The same tiles, of decodes and prompts, shared out and whole, through other tables.
+// The pages of sequences with prefill tiles, each once: behind their windows' ends, to the last
+// one.
+TEST(AttentionPlan, RunsArePagesOfPrefillTiles) {
+  AttentionPlanShape shape = kLlama8b;
+  for (const int32_t window : {0, 100}) {
+    for (const bool batch_invariant : {false, true}) {
+      shape.window = window;
+      shape.batch_invariant = batch_invariant;
+      const Planned planned =
+          plan_of(shape, step({{1, 5000}, {300, 300}, {40, 1007}, {1, 17}, {2000, 9000}}));
+      std::vector<int32_t> pages;  // [sequences]: those that tiles read, from the first to the last
+      int32_t before = 0;
+      for (const AttentionPageRun& run : planned.runs()) {
+        EXPECT_EQ(run.before, before);
+        before += run.page_count;
+        pages.push_back(run.page_count);
+      }
+      EXPECT_EQ(planned.header().run_pages, before);
+      int32_t first = 1 << 30, last = 0;  // of the chunk of 40 rows
+      for (const AttentionTileWork& tile : planned.prefill()) {
+        if (tile.row_first < 301 || tile.row_first >= 341) continue;
+        first = std::min(first, tile.key_first / 16);
+        last = std::max(last, (tile.key_last + 15) / 16);
+      }
+      ASSERT_EQ(pages.size(), batch_invariant ? 5u : 3u);
+      const AttentionPageRun chunk = planned.runs()[batch_invariant ? 2 : 1];
+      EXPECT_EQ(chunk.page_first, window == 0 ? 0 : (1007 - 40 + 1 - window) / 16);
+      EXPECT_EQ(chunk.page_first, first);
+      EXPECT_EQ(chunk.page_first + chunk.page_count, last);
+    }
+  }
+}
+
 TEST(AttentionPlan, OfLayersBesideMovesTheTablesAlone) {
   constexpr int64_t kOffset = 1000;
   AttentionPlanShape shape = kLlama8b;
@@ -432,6 +473,9 @@ TEST(AttentionPlan, OfLayersBesideMovesTheTablesAlone) {
       auto* const tiles = reinterpret_cast<AttentionTileWork*>(back.arena.data() + first);
       for (int32_t i = 0; i < count; ++i) tiles[i].block_table -= kOffset;
     };
+    auto* const runs =
+        reinterpret_cast<AttentionPageRun*>(back.arena.data() + plan.header().runs_first);
+    for (int32_t i = 0; i < plan.header().run_count; ++i) runs[i].block_table -= kOffset;
     move(sizeof(AttentionPlanHeader), plan.header().decode_count);
     move(static_cast<size_t>(plan.header().prefill_first), plan.header().prefill_count);
     EXPECT_EQ(back.arena, plan.arena);
@@ -444,6 +488,7 @@ TEST(AttentionPlan, AnEmptyStepHasNoWork) {
   EXPECT_EQ(planned.header().row_count, 0);
   EXPECT_EQ(planned.header().prefill_count, 0);
   EXPECT_EQ(planned.header().decode_count, 0);
+  EXPECT_EQ(planned.header().run_pages, 0);
   EXPECT_FALSE(planned.plan.has_prefill || planned.plan.has_decode || planned.plan.has_merge);
 }
 

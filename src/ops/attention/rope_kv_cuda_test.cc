@@ -4,6 +4,7 @@
 #include <string>
 #include <vector>
 
+#include "ops/attention/kv_numbers.h"
 #include "ops/attention/rope_kv.h"
 #include "ops/cuda_fixture.h"
 
@@ -15,11 +16,12 @@ struct Case {
   int32_t query_heads, kv_heads, head_dim, rope_dim;
   RopeStyle style;
   bool norm;
+  bool fp8 = false;  // the cache's format, else `dtype`
 
   std::string name() const {
     return std::string(dtype_name(dtype)) + " q" + std::to_string(query_heads) + " kv" +
            std::to_string(kv_heads) + " d" + std::to_string(head_dim) + " rope" +
-           std::to_string(rope_dim) + (norm ? " norm" : "");
+           std::to_string(rope_dim) + (norm ? " norm" : "") + (fp8 ? " fp8" : "");
   }
 };
 
@@ -28,6 +30,10 @@ constexpr int32_t kBlockTokens = 16;
 
 KvLayerView cache_view(const Case& c, std::byte* memory, int64_t gap_bytes) {
   KvLayerView kv = alike_kv(c.dtype, KeyLayout::kRows, c.kv_heads, c.head_dim);
+  if (c.fp8) {
+    kv.k_format = kv.v_format = KvFormat::kFp8;
+    kv.v_offset = k_part_bytes(kv);
+  }
   kv.base = memory;
   kv.block_stride = 2 * kv.v_offset + gap_bytes;
   return kv;
@@ -48,6 +54,7 @@ struct Reference {
     for (int64_t t = 0; t < tokens; ++t) slots.push_back((t * 7 + 3) % (kBlocks * kBlockTokens));
     Case exact = c;
     exact.dtype = DType::kF32;
+    exact.fp8 = false;
     kv = cache_view(exact, nullptr, 64);
     cache.resize(static_cast<size_t>(kv.block_stride * kBlocks));
     kv.base = cache.data();
@@ -80,15 +87,24 @@ struct Reference {
 };
 
 // What a kernel left in the cache of the case's type: the reference's keys and values, and between
-// blocks and in free slots nothing.
+// blocks and in free slots nothing. 8-bit floats are those of the keys in `qkv` [tokens, columns].
 void expect_cache(const Case& c, KvLayerView kv, std::vector<std::byte> host,
-                  const Reference& reference) {
+                  const Reference& reference, const std::vector<float>& qkv) {
   kv.base = host.data();
-  for (const int64_t slot : reference.slots) {
+  for (size_t t = 0; t < reference.slots.size(); ++t) {
+    const int64_t slot = reference.slots[t];
+    const float* keys = qkv.data() + t * static_cast<size_t>(reference.columns) +
+                        static_cast<ptrdiff_t>(c.query_heads) * c.head_dim;
     for (int32_t head = 0; head < c.kv_heads; ++head) {
       for (int32_t d = 0; d < c.head_dim; ++d) {
         const float key = load_kv(DType::kF32, key_at(reference.kv, slot, head, d));
         const float value = load_kv(DType::kF32, value_at(reference.kv, slot, head, d));
+        if (c.fp8) {
+          const float own = keys[head * c.head_dim + d];
+          ASSERT_EQ(load_key(kv, slot, head, d), e4m3_to_float(float_to_e4m3(own)));
+          ASSERT_EQ(load_value(kv, slot, head, d), e4m3_to_float(float_to_e4m3(value)));
+          continue;
+        }
         ASSERT_NEAR(load_kv(c.dtype, key_at(kv, slot, head, d)), key,
                     unit_of(c.dtype) * (std::abs(key) + 8));
         ASSERT_EQ(load_kv(c.dtype, value_at(kv, slot, head, d)), value);
@@ -98,7 +114,7 @@ void expect_cache(const Case& c, KvLayerView kv, std::vector<std::byte> host,
   int64_t poisoned = 0;
   for (const std::byte b : host) poisoned += b == std::byte{0xff} ? 1 : 0;
   const auto written = static_cast<int64_t>(reference.slots.size()) * c.kv_heads * c.head_dim * 2 *
-                       dtype_info(c.dtype).block_bytes;
+                       dtype_info(kv_element(kv.k_format)).block_bytes;
   EXPECT_GE(poisoned, static_cast<int64_t>(host.size()) - written);
 }
 
@@ -130,8 +146,9 @@ void run_case(TestDevice& cuda, const Case& c, int64_t tokens) {
     OpContext context = cuda.context();
     kernel.run(context, args);
     // Rotation cancels: an absolute bound of the size of the operands.
-    expect_near(qkv.read(), reference.expected, unit_of(c.dtype), 8 * unit_of(c.dtype));
-    expect_cache(c, kv, cache.read(), reference);
+    const std::vector<float> rotated = qkv.read();
+    expect_near(rotated, reference.expected, unit_of(c.dtype), 8 * unit_of(c.dtype));
+    expect_cache(c, kv, cache.read(), reference, rotated);
   }
 }
 
@@ -141,11 +158,14 @@ TEST(RopeKvCuda, AgreesWithTheReference) {
     for (const bool norm : {false, true}) {
       for (const RopeStyle style : {RopeStyle::kHalf, RopeStyle::kInterleaved}) {
         for (const int64_t tokens : {1, 2, 40}) {
-          run_case(cuda, {dtype, 9, 3, 64, 64, style, norm}, tokens);
-          run_case(cuda, {dtype, 4, 1, 256, 256, style, norm}, tokens);
-          run_case(cuda, {dtype, 2, 2, 80, 32, style, norm}, tokens);
-          run_case(cuda, {dtype, 3, 1, 18, 18, style, norm}, tokens);
-          run_case(cuda, {dtype, 32, 8, 128, 128, style, norm}, tokens);
+          for (const bool fp8 : {false, true}) {
+            run_case(cuda, {dtype, 9, 3, 64, 64, style, norm, fp8}, tokens);
+            run_case(cuda, {dtype, 4, 1, 256, 256, style, norm, fp8}, tokens);
+            run_case(cuda, {dtype, 2, 2, 80, 32, style, norm, fp8}, tokens);
+            run_case(cuda, {dtype, 3, 1, 18, 18, style, norm, fp8}, tokens);
+            run_case(cuda, {dtype, 2, 1, 100, 100, style, norm, fp8}, tokens);
+            run_case(cuda, {dtype, 32, 8, 128, 128, style, norm, fp8}, tokens);
+          }
         }
       }
     }

@@ -2,6 +2,7 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cmath>
 #include <vector>
 
@@ -124,6 +125,53 @@ void expect_kernels_agree(TestDevice& device, const Case& c) {
     EXPECT_TRUE(all_close(outcome.qkv, expected.qkv, 1e-6, 2e-6));
     EXPECT_TRUE(outcome.qkv.gaps_untouched());
     expect_same_cache(c, outcome.cache, expected.cache);
+  }
+}
+
+// A page of 8-bit floats: each number has a byte of its own, 16 components of a token side by side.
+TEST(RopeKv, NumbersIn8BitFloatsHaveEachTheirPlace) {
+  for (const int32_t dim : {16, 64, 80, 100, 18, 256}) {
+    KvLayerView kv{.k_format = KvFormat::kFp8,
+                   .v_format = KvFormat::kFp8,
+                   .keys = KeyLayout::kRows,
+                   .kv_heads = 2,
+                   .k_dim = dim,
+                   .v_dim = dim};
+    kv.v_offset = k_part_bytes(kv);
+    EXPECT_EQ(kv.v_offset, 2 * 16 * dim);
+    EXPECT_EQ(unpacked_kv(kv, DType::kBF16).block_stride, 4 * kv.v_offset);
+    std::vector<std::byte> memory(static_cast<size_t>(2 * kv.v_offset), std::byte{0xff});
+    kv.base = memory.data();
+    kv.block_stride = 2 * kv.v_offset;
+    std::vector<float> numbers(static_cast<size_t>(dim));
+    const auto number = [](int64_t token, int32_t head, int32_t d, bool is_key) {
+      const auto bits =
+          static_cast<uint8_t>((token * 7 + head * 3 + d * 5 + (is_key ? 1 : 0)) % 127);
+      return e4m3_to_float(bits);
+    };
+    const auto each = [&](const auto& body) {
+      for (int64_t token = 0; token < 16; ++token) {
+        for (int32_t head = 0; head < 2; ++head) {
+          for (const bool is_key : {false, true}) body(token, head, is_key);
+        }
+      }
+    };
+    each([&](int64_t token, int32_t head, bool is_key) {
+      for (int32_t d = 0; d < dim; ++d) {
+        numbers[static_cast<size_t>(d)] = number(token, head, d, is_key);
+      }
+      (is_key ? store_key : store_value)(kv, token, head, numbers.data());
+    });
+    EXPECT_EQ(std::count(memory.begin(), memory.end(), std::byte{0xff}), 0) << dim;
+    each([&](int64_t token, int32_t head, bool is_key) {
+      for (int32_t d = 0; d < dim; ++d) {
+        EXPECT_EQ((is_key ? load_key : load_value)(kv, token, head, d),
+                  number(token, head, d, is_key));
+      }
+      const std::byte* at = is_key ? key_at(kv, token, head, 0) : value_at(kv, token, head, 0);
+      EXPECT_EQ((is_key ? key_at : value_at)(kv, token, head, std::min(dim, 16) - 1),
+                at + std::min(dim, 16) - 1);
+    });
   }
 }
 
