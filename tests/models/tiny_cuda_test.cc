@@ -317,6 +317,126 @@ TEST(TinyCuda, RowsMadeInAttentionChangeNoToken) {
   }
 }
 
+// Keys and values in 8-bit floats. Latents are refused by name.
+StackOptions with_fp8(StackOptions options) {
+  options.kv_formats.both = KvFormat::kFp8;
+  return options;
+}
+
+TEST(TinyCuda, KeysAndValuesInFp8AreNear) {
+  if (!cuda_device_present()) GTEST_SKIP() << "not run: there is no GPU";
+  int near = 0;
+  for (const std::string& path : model_paths()) {
+    const auto options = with_fp8(options_of(path, DeviceChoice::kGpu, DType::kF16));
+    const auto model = ModelUnderTest::load(options);
+    if (!model.ok()) {
+      EXPECT_NE(model.status().message().find("keep latents, which are not kept in 8 bits"),
+                std::string::npos)
+          << model.status().message();
+      continue;
+    }
+    expect_model_near(options, 1.0);
+    ++near;
+  }
+  EXPECT_GT(near, 60);
+}
+
+// Decode and prompts of each head size, by the fast kernels and by the slow one, of which nothing
+// is unpacked.
+TEST(TinyCuda, KernelsOfFp8Agree) {
+  if (!cuda_device_present()) GTEST_SKIP() << "not run: there is no GPU";
+  for (const char* type : {"llama", "gemma2", "gpt-oss"}) {
+    for (const int32_t head_dim : {64, 80, 96, 128, 256}) {
+      StackOptions options =
+          with_fp8(options_of(model_of_head_size(type, head_dim), DeviceChoice::kGpu, DType::kF16));
+      SCOPED_TRACE(options.model);
+      options.load.format = LoadFormat::kDummy;
+      auto fast = ModelUnderTest::load(options);
+      options.prefer_kernels = {"attention/cuda/reference"};
+      auto slow = ModelUnderTest::load(options);
+      ASSERT_TRUE(fast.ok()) << fast.status().message();
+      ASSERT_TRUE(slow.ok()) << slow.status().message();
+      const auto all = requests(kLength);
+      const auto got = fast->answer(all).value(), want = slow->answer(all).value();
+      for (size_t i = 0; i < all.size(); ++i) {
+        const ModelConfig& config = fast->stack().config();
+        EXPECT_LE(rounded_distance(config, want[i].logprobs, got[i].logprobs), 0.3) << i;
+        EXPECT_LE(rounded_distance(config, want[i].prompt_logprobs, got[i].prompt_logprobs), 0.3)
+            << i;
+        EXPECT_NE(got[i].finish, FinishReason::kFault) << i;
+      }
+    }
+  }
+}
+
+// Together, alone, in chunks, with proposals, without recordings, behind a cached beginning, and
+// preempted and swapped out: a row attends what is kept of it, so that with --batch-invariant its
+// bits are its own.
+TEST(TinyCuda, Fp8RowsAreBitEqualHoweverTheyCome) {
+  if (!cuda_device_present()) GTEST_SKIP() << "not run: there is no GPU";
+  constexpr std::pair<const char*, int32_t> kModels[] = {
+      {"llama", 64},   {"qwen3", 128}, {"gemma2", 256}, {"gemma3", 64},
+      {"gpt-oss", 64}, {"llama", 80},  {"qwen3", 96},   {"llama", 100}};
+  for (const auto& [type, head_dim] : kModels) {
+    StackOptions options =
+        with_fp8(options_of(model_of_head_size(type, head_dim), DeviceChoice::kGpu, std::nullopt));
+    SCOPED_TRACE(options.model);
+    options.load.format = LoadFormat::kDummy;
+    options.device.batch_invariant = true;
+    options.engine.scheduler.enable_prefix_caching = false;
+    const auto all = requests(kLength);
+    auto together = ModelUnderTest::load(options);
+    ASSERT_TRUE(together.ok()) << together.status().message();
+    const auto expected = together->answer(all).value();
+    const auto expect_equal = [&](const char* how, const std::vector<Outcome>& outcomes) {
+      for (size_t i = 0; i < all.size(); ++i) {
+        EXPECT_EQ(expected[i].tokens, outcomes[i].tokens) << how << i;
+        EXPECT_EQ(distance(expected[i].logprobs, outcomes[i].logprobs), 0.0) << how << i;
+      }
+    };
+    std::vector<Outcome> alone;
+    for (const TestRequest& request : all) alone.push_back(together->answer(request).value());
+    expect_equal("alone ", alone);
+    const auto expect_equal_with = [&](const char* how, const auto& change) {
+      StackOptions changed = options;
+      change(changed);
+      auto model = ModelUnderTest::load(changed);
+      ASSERT_TRUE(model.ok()) << how << model.status().message();
+      expect_equal(how, model->answer(all).value());
+      expect_equal(how, model->answer(all).value());
+      const SchedulerStats stats = model->stack().engine().stats().scheduler;
+      if (changed.tiers.host_gib > 0) {
+        EXPECT_GT(stats.preemptions, 0u) << how;
+        EXPECT_GT(stats.pages_moved.loaded, 0u) << how;
+      }
+      if (changed.engine.scheduler.enable_prefix_caching && changed.tiers.host_gib == 0) {
+        EXPECT_GT(stats.prefix_cache_hits, 0u) << how;
+      }
+    };
+    expect_equal_with("chunks ", [](StackOptions& o) { o.batch.max_num_batched_tokens = 19; });
+    expect_equal_with("eager ", [](StackOptions& o) {
+      o.runner.graphs = o.runner.graphs_at_start = false;
+      o.runner.poison_workspace = true;
+    });
+    expect_equal_with("proposals ", [](StackOptions& o) {
+      o.engine.scheduler.proposals = {
+          .method = ProposalMethod::kNgram, .tokens_max = 4, .lookup_min = 1};
+    });
+    expect_equal_with("cached ",
+                      [](StackOptions& o) { o.engine.scheduler.enable_prefix_caching = true; });
+    const StackInfo& info = together->stack().info();
+    const int64_t page_bytes = info.kv_bytes / info.block_count;
+    const auto groups = std::ssize(together->stack().engine().options().scheduler.groups);
+    expect_equal_with("swap ", [&](StackOptions& o) {
+      o.engine.scheduler.enable_prefix_caching = true;
+      o.engine.scheduler.admission_headroom = 0;
+      o.memory.max_model_len = kLength + kNewTokens;
+      o.memory.kv_cache_memory_bytes = 12 * groups * page_bytes;  // of one request, or two
+      o.tiers = {.host_gib = 0.05, .mode = PreemptionMode::kSwap};
+    });
+  }
+}
+
 constexpr TokenId kFaulty = kVocab - 1;
 
 // A copy of the tiny Llama whose embedding of kFaulty is NaN.
