@@ -5,9 +5,12 @@
 #include <algorithm>
 #include <memory>
 #include <set>
+#include <utility>
 
+#include "engine/kv_storage.h"
 #include "kv/kv_demand.h"
 #include "sched/scheduler.h"
+#include "tensor/device.h"
 
 namespace headrace {
 namespace {
@@ -243,6 +246,29 @@ TEST(KvPlan, EightBitFloatsTakeHalfThePages) {
     EXPECT_EQ(2 * plan.page_bytes, wide.page_bytes) << shape.name;
     EXPECT_EQ(plan.unpacked_page_bytes(), wide.page_bytes / shape.page_layers) << shape.name;
     EXPECT_EQ(wide.unpacked_page_bytes(), 0) << shape.name;
+  }
+}
+
+// All layers have one memory for it, of the plan's size.
+TEST(KvPlan, LayersOf8BitFloatsShareWhatTheyAreUnpackedTo) {
+  const auto device = create_null_device({});
+  const ModelSpec spec = spec_of(6, 2, {2, 64, 64, 128}, 4096);
+  for (const KvFormat format : {KvFormat::kFp8, KvFormat::kBF16}) {
+    constexpr int32_t kPages = 9;
+    KvPlan plan = plan_kv(spec, {format}, 16);
+    const int64_t page_bytes = plan.page_bytes, unpacked_bytes = plan.unpacked_page_bytes();
+    auto memory = KvMemory::create(KvMemoryKind::kPaged, *device,
+                                   {.page_bytes = page_bytes, .page_count = kPages});
+    KvStorage storage =
+        KvStorage::create(*device, spec, std::move(plan), std::move(memory).value());
+    const int64_t free_bytes = device->free_bytes();
+    ASSERT_TRUE(storage.add_unpacked(*device, kPages).ok());
+    for (const KvLayerView& layer : storage.layers()) {
+      EXPECT_EQ(layer.unpacked, storage.layers().front().unpacked);
+      EXPECT_EQ(layer.unpacked != nullptr, format == KvFormat::kFp8);
+    }
+    EXPECT_LE(free_bytes - device->free_bytes(), kPages * unpacked_bytes);
+    EXPECT_EQ(unpacked_bytes, format == KvFormat::kFp8 ? 2 * 64 * 2 * 16 * 2 : 0);
   }
 }
 

@@ -1,5 +1,5 @@
 // Pages in 8-bit floats as pages of 16-bit elements, exactly: what prefill tiles read of a layer.
-// Once a page for all the tiles of its sequence, before them: 5 bytes move a component, where a
+// Once a page for all the tiles of its sequence, before them: 3 bytes move a component, where a
 // tile's products take a multiple of that time. Sequences that share a page write the same to it.
 #pragma once
 
