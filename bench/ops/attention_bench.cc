@@ -175,30 +175,34 @@ void count_work(const Case& c, Setting& setting) {
   }
 }
 
+KvLayerView make_cache(Device& device, Stream& stream, const Case& c, int64_t blocks, bool fp8,
+                       Setting& setting) {
+  KvLayerView kv =
+      alike_kv(fp8 ? KvFormat::kFp8 : KvFormat::kBF16, KeyLayout::kRows, c.kv_heads, c.head_dim);
+  kv.block_stride = 2 * kv.v_offset;
+  setting.cache = std::move(device.allocate(blocks * kv.block_stride).value());
+  kv.base = setting.cache.data();
+  if (!fp8) {
+    fill_random(stream, setting.cache);
+    return kv;
+  }
+  fill_random_fp8(stream, setting.cache);
+  const int64_t unpacked_bytes = unpacked_kv(kv, DType::kBF16).block_stride;
+  setting.unpacked = std::move(device.allocate(blocks * unpacked_bytes).value());
+  kv.unpacked = setting.unpacked.data();
+  return kv;
+}
+
 Setting make(Device& device, Stream& stream, const Case& c, int64_t section_bytes, bool fp8) {
   Setting setting;
   const auto allocate = [&](int64_t bytes) { return std::move(device.allocate(bytes).value()); };
-  KvLayerView kv = alike_kv(DType::kBF16, KeyLayout::kRows, c.kv_heads, c.head_dim);
-  if (fp8) {
-    kv.k_format = kv.v_format = KvFormat::kFp8;
-    kv.v_offset = k_part_bytes(kv);
-  }
-  kv.block_stride = 2 * kv.v_offset;
   int32_t rows = 0, sequences = 0, blocks = 0;
   for (const Part& part : c.parts) {
     rows += part.count * part.rows;
     sequences += part.count;
     blocks += part.count * ((part.length + 15) / 16);
   }
-  setting.cache = allocate(blocks * kv.block_stride);
-  kv.base = setting.cache.data();
-  if (fp8) {
-    fill_random_fp8(stream, setting.cache);
-    setting.unpacked = allocate(blocks * unpacked_kv(kv, DType::kBF16).block_stride);
-    kv.unpacked = setting.unpacked.data();
-  } else {
-    fill_random(stream, setting.cache);
-  }
+  const KvLayerView kv = make_cache(device, stream, c, blocks, fp8, setting);
 
   std::vector<int32_t> table(static_cast<size_t>(blocks));
   std::iota(table.begin(), table.end(), 0);

@@ -72,11 +72,8 @@ Buffer upload(TestDevice& device, const void* from, size_t bytes) {
 class Problem {
  public:
   explicit Problem(const CudaCase& c, uint64_t seed = 3) : c_(c), rng_(seed) {
-    kv_ = alike_kv(c.dtype, KeyLayout::kRows, c.heads.kv, c.heads.dim);
-    if (c.fp8) {
-      kv_.k_format = kv_.v_format = KvFormat::kFp8;
-      kv_.v_offset = k_part_bytes(kv_);
-    }
+    kv_ = alike_kv(c.fp8 ? KvFormat::kFp8 : kv_format(c.dtype), KeyLayout::kRows, c.heads.kv,
+                   c.heads.dim);
     kv_.block_stride = 2 * kv_.v_offset + 64;  // other layers lie between
     give_blocks();
     cache_.resize(static_cast<size_t>(block_count_ * kv_.block_stride), kPoison);

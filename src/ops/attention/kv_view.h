@@ -74,17 +74,20 @@ inline int64_t v_part_bytes(const KvLayerView& kv) {
   return kv.v_aliases_k ? 0 : kv.kv_heads * kv_head_bytes(kv.v_format, kv.v_dim, kv.block_tokens);
 }
 
-// Keys and values alike: `dim` plain elements of this type each, the V part behind the K part. Base
+// Keys and values alike: `dim` components each in this format, the V part behind the K part. Base
 // and stride are the caller's.
-inline KvLayerView alike_kv(DType dtype, KeyLayout keys, int32_t kv_heads, int32_t dim) {
-  KvLayerView kv{.k_format = kv_format(dtype),
-                 .v_format = kv_format(dtype),
+inline KvLayerView alike_kv(KvFormat format, KeyLayout keys, int32_t kv_heads, int32_t dim) {
+  KvLayerView kv{.k_format = format,
+                 .v_format = format,
                  .keys = keys,
                  .kv_heads = kv_heads,
                  .k_dim = dim,
                  .v_dim = dim};
   kv.v_offset = k_part_bytes(kv);
   return kv;
+}
+inline KvLayerView alike_kv(DType dtype, KeyLayout keys, int32_t kv_heads, int32_t dim) {
+  return alike_kv(kv_format(dtype), keys, kv_heads, dim);
 }
 // Whether keys and values are alike: plain elements of this type, as many of both.
 inline bool alike_and_plain(const KvLayerView& kv, DType dtype) {

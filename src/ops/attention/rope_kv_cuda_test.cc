@@ -29,11 +29,8 @@ constexpr int64_t kBlocks = 5;
 constexpr int32_t kBlockTokens = 16;
 
 KvLayerView cache_view(const Case& c, std::byte* memory, int64_t gap_bytes) {
-  KvLayerView kv = alike_kv(c.dtype, KeyLayout::kRows, c.kv_heads, c.head_dim);
-  if (c.fp8) {
-    kv.k_format = kv.v_format = KvFormat::kFp8;
-    kv.v_offset = k_part_bytes(kv);
-  }
+  KvLayerView kv = alike_kv(c.fp8 ? KvFormat::kFp8 : kv_format(c.dtype), KeyLayout::kRows,
+                            c.kv_heads, c.head_dim);
   kv.base = memory;
   kv.block_stride = 2 * kv.v_offset + gap_bytes;
   return kv;

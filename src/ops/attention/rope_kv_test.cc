@@ -131,13 +131,7 @@ void expect_kernels_agree(TestDevice& device, const Case& c) {
 // A page of 8-bit floats: each number has a byte of its own, 16 components of a token side by side.
 TEST(RopeKv, NumbersIn8BitFloatsHaveEachTheirPlace) {
   for (const int32_t dim : {16, 64, 80, 100, 18, 256}) {
-    KvLayerView kv{.k_format = KvFormat::kFp8,
-                   .v_format = KvFormat::kFp8,
-                   .keys = KeyLayout::kRows,
-                   .kv_heads = 2,
-                   .k_dim = dim,
-                   .v_dim = dim};
-    kv.v_offset = k_part_bytes(kv);
+    KvLayerView kv = alike_kv(KvFormat::kFp8, KeyLayout::kRows, 2, dim);
     EXPECT_EQ(kv.v_offset, 2 * 16 * dim);
     EXPECT_EQ(unpacked_kv(kv, DType::kBF16).block_stride, 4 * kv.v_offset);
     std::vector<std::byte> memory(static_cast<size_t>(2 * kv.v_offset), std::byte{0xff});

@@ -13,7 +13,7 @@ inline constexpr int kUnpackThreads = 256;
 inline constexpr int kUnpackBlocksPerSm = 4;
 
 template <class T>
-struct UnpackArguments {
+struct UnpackKvArguments {
   const std::byte* keys;  // K part of block 0
   const std::byte* values;
   int64_t block_stride;  // bytes
@@ -24,7 +24,7 @@ struct UnpackArguments {
 
 // 16 components of a token a thread at a time.
 template <class T>
-__device__ void unpack_page(const UnpackArguments<T>& args, int32_t block) {
+__device__ void unpack_page(const UnpackKvArguments<T>& args, int32_t block) {
   const int32_t part_units = args.kv_heads * args.head_dim;  // 16 tokens x d / 16 columns a head
   T* const to = args.unpacked + int64_t{block} * 2 * part_units * kPageTokens;
   for (int32_t i = static_cast<int32_t>(threadIdx.x); i < 2 * part_units; i += kUnpackThreads) {
@@ -44,7 +44,7 @@ __device__ void unpack_page(const UnpackArguments<T>& args, int32_t block) {
 }
 
 template <class T>
-__global__ void __launch_bounds__(kUnpackThreads) unpack_kv(UnpackArguments<T> args) {
+__global__ void __launch_bounds__(kUnpackThreads) unpack_kv(UnpackKvArguments<T> args) {
   let_next_kernel_start();
   wait_for_earlier_kernels();
   const auto& header = *reinterpret_cast<const AttentionPlanHeader*>(args.plan);
@@ -61,13 +61,13 @@ void launch_unpack(OpContext& context, const AttentionArgs& args) {
   const KvLayerView& kv = args.kv;
   launch(context, unpack_kv<T>,
          static_cast<unsigned>(kUnpackBlocksPerSm * args.plan->shape.sm_count), kUnpackThreads,
-         UnpackArguments<T>{.keys = kv.base,
-                            .values = kv.base + kv.v_offset,
-                            .block_stride = kv.block_stride,
-                            .unpacked = reinterpret_cast<T*>(kv.unpacked),
-                            .kv_heads = kv.kv_heads,
-                            .head_dim = kv.k_dim,
-                            .plan = args.plan->device});
+         UnpackKvArguments<T>{.keys = kv.base,
+                              .values = kv.base + kv.v_offset,
+                              .block_stride = kv.block_stride,
+                              .unpacked = reinterpret_cast<T*>(kv.unpacked),
+                              .kv_heads = kv.kv_heads,
+                              .head_dim = kv.k_dim,
+                              .plan = args.plan->device});
 }
 
 }  // namespace headrace::gpu
