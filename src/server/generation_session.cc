@@ -37,8 +37,9 @@ void GenerationSession::start(ServerState& state, GenerationPlan plan,
           too_many_requests(status.message(), session->model_.served.engine->retry_after_seconds());
     }
     for (HttpHeader& header : session->plan_.headers) refusal.headers.push_back(std::move(header));
+    const int http_status = refusal.status;
     session->exchange_->respond(std::move(refusal));
-    session->end(FinishReason::kAbort);
+    session->end_refused(http_status);
     return;
   }
   session->write_out();  // what is told again: not before the engine has taken the rest
@@ -393,6 +394,7 @@ void GenerationSession::fail(int http_status, std::string_view message) {
   } else {
     exchange_->respond(error_response(http_status, message));
   }
+  if (http_status != 500 && !prompts_[0].admitted) return end_refused(http_status);
   end(http_status == 500 ? FinishReason::kFault : FinishReason::kAbort);
 }
 
@@ -427,6 +429,18 @@ void GenerationSession::cancel_all() {
 
 // kNone: every choice has been counted with its own reason.
 void GenerationSession::end(FinishReason reason) {
+  const RequestTimes times = close(reason);
+  if (reason != FinishReason::kNone) return model_.metrics->on_choice_finished(reason);
+  model_.metrics->on_request_finished(times);
+}
+
+// Of a request that the engine never took: nothing of it has finished.
+void GenerationSession::end_refused(int http_status) {
+  close(FinishReason::kAbort);
+  model_.metrics->on_refused(http_status);
+}
+
+RequestTimes GenerationSession::close(FinishReason reason) {
   done_ = true;
   arrivals_->close();
   plan_.lease.reset();
@@ -437,8 +451,7 @@ void GenerationSession::end(FinishReason reason) {
     state_.traces->add(request_span(*plan_.trace, model_.served.names.front(),
                                     plan_.settings.sampling, times, reason));
   }
-  if (reason != FinishReason::kNone) return model_.metrics->on_choice_finished(reason);
-  model_.metrics->on_request_finished(times);
+  return times;
 }
 
 RequestTimes GenerationSession::request_times() const {

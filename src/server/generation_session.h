@@ -100,6 +100,8 @@ class GenerationSession : public ExchangeObserver,
   void fail(int http_status, std::string_view message);
   void cancel_all();
   void end(FinishReason reason);
+  void end_refused(int http_status);
+  RequestTimes close(FinishReason reason);
   Usage usage() const;
   RequestTimes request_times() const;
   size_t choices_per_prompt() const { return static_cast<size_t>(plan_.settings.sampling.n); }

@@ -36,6 +36,16 @@ TEST(ServerLoad, AFullQueueIs429WithRetryAfter) {
   f.model.engine->set_paused(false);
   EXPECT_EQ(first.read_response()->status, 200);
   EXPECT_EQ(second.read_response()->status, 200);
+  // What was never admitted has not finished, by whatever reason.
+  const std::string metrics = f.get("/metrics").body;
+  EXPECT_NE(metrics.find("headrace:refused_requests_total{engine=\"0\",model_name=\"tiny\","
+                         "status=\"429\"} 1\n"),
+            std::string::npos)
+      << metrics;
+  EXPECT_NE(metrics.find("vllm:request_success_total{engine=\"0\",finished_reason=\"abort\","
+                         "model_name=\"tiny\"} 0\n"),
+            std::string::npos)
+      << metrics;
 }
 
 TEST(ServerLoad, SubmittedPromptsAreCancelledWhenALaterOneIsRefused) {
@@ -64,6 +74,8 @@ TEST(ServerLoad, WaitingTooLongInTheQueueIs503) {
                            "model_name=\"tiny\"} 1\n"),
             std::string::npos)
       << f.get("/metrics").body;
+  EXPECT_NE(f.get("/metrics").body.find("model_name=\"tiny\",status=\"503\"} 1\n"),
+            std::string::npos);
 }
 
 // What takes only what others leave may wait longer than they may.

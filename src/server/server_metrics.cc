@@ -184,6 +184,12 @@ struct ServerMetrics::Series {
     return successes.Add(with_reason);
   }
 
+  prometheus::Counter& refusal(int http_status) {
+    prometheus::Labels with_status = labels;
+    with_status.emplace("status", std::to_string(http_status));
+    return refusals.Add(with_status);
+  }
+
   // Looked up by name, for what is set at expositions alone.
   void set_gauge(const char* name, const char* help, double value,
                  std::initializer_list<prometheus::Labels::value_type> more = {}) {
@@ -218,6 +224,11 @@ struct ServerMetrics::Series {
                                                            .Name("vllm:request_success_total")
                                                            .Help("Finished choices by reason.")
                                                            .Register(registry);
+  prometheus::Family<prometheus::Counter>& refusals =
+      prometheus::BuildCounter()
+          .Name("headrace:refused_requests_total")
+          .Help("Requests that the engine never began, by HTTP status: a full queue is 429.")
+          .Register(registry);
   prometheus::Histogram& first_token =
       histogram("vllm:time_to_first_token_seconds", "Arrival to first token.", kFirstToken);
   prometheus::Histogram& queue_time =
@@ -333,6 +344,7 @@ ServerMetrics::ServerMetrics(const std::string& model_name)
        {FinishReason::kStop, FinishReason::kLength, FinishReason::kAbort, FinishReason::kFault}) {
     series_->success(reason);  // present with 0 from the start
   }
+  for (const int http_status : {400, 429, 503}) series_->refusal(http_status);
   prompt_tokens_from(series_->registry, series_->labels,
                      "external_kv_transfer");  // of other machines: none
 }
@@ -360,6 +372,8 @@ void ServerMetrics::on_choice_finished(FinishReason reason) {
   series_->success(reason).Increment();
   if (reason == FinishReason::kFault) series_->corrupted.Increment();
 }
+
+void ServerMetrics::on_refused(int http_status) { series_->refusal(http_status).Increment(); }
 
 void ServerMetrics::on_request_finished(const RequestTimes& times) {
   llama_->on_request_finished(times);

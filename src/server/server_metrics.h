@@ -41,6 +41,7 @@ class ServerMetrics {
   void on_first_token(double seconds);
   void on_inter_token(double seconds);
   void on_choice_finished(FinishReason reason);
+  void on_refused(int http_status);  // a request that no step has computed anything of
   void on_request_finished(const RequestTimes& times);
 
   // A model is loaded, with blocks of keys and values of so many tokens; 0: it keeps none.
