@@ -55,15 +55,20 @@ int print_overview(std::FILE* out) {
 struct ForeignCommand {
   std::string_view name, remedy;
 };
-constexpr std::string_view kNoStore =
-    "models are files: 'headrace pull' and 'headrace rm' are all that changes them";
 constexpr ForeignCommand kForeignCommands[] = {
-    {"push", kNoStore},
-    {"create", kNoStore},
-    {"cp", kNoStore},
+    {"push", "models are files: upload them with the tools of where they go"},
+    {"create",
+     "a server makes one of a Modelfile's FROM, SYSTEM and PARAMETERs (POST /api/create); "
+     "the command line takes them as flags (-m, --system, --temperature; --config FILE keeps "
+     "them)"},
+    {"cp",
+     "a model is a file: copy it, or give it another name with 'headrace serve "
+     "--served-model-name'; of a server POST /api/copy"},
     {"ls", "use 'headrace list'"},
-    {"ps", "/v1/models of a server says what it serves"},
-    {"stop", "SIGTERM or Ctrl-C ends a server"},
+    {"ps", "use 'headrace top', or GET /api/ps of a server"},
+    {"stop",
+     "a model leaves the memory of a server by POST /models/unload {\"model\": NAME}, or by "
+     "POST /api/generate with \"keep_alive\": 0; SIGTERM or Ctrl-C ends the server"},
     {"complete", "use 'headrace run --raw -p TEXT'"},
     {"run-batch", "use 'headrace batch'"},
     {"collect-env", "use 'headrace doctor' and 'headrace --version'"},
@@ -73,7 +78,11 @@ std::string unknown_command(const std::string& name) {
   for (const ForeignCommand& command : kForeignCommands) {
     if (command.name == name) return fmt::format("there is no '{}': {}", name, command.remedy);
   }
-  return fmt::format("'{}' is no command (see 'headrace --help')", name);
+  std::vector<std::string> known;
+  for (const Subcommand& subcommand : subcommands()) known.emplace_back(subcommand.name);
+  const std::string near = nearest_word(known, name);
+  if (near.empty()) return fmt::format("'{}' is no command (see 'headrace --help')", name);
+  return fmt::format("'{}' is no command; did you mean '{}'?", name, near);
 }
 
 int run_subcommand(const Subcommand& subcommand, std::vector<std::string> arguments) {

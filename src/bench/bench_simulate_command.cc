@@ -282,7 +282,7 @@ SubcommandRun define_bench_simulate(CLI::App& app) {
       ->check(CLI::Range(1, 10000000));
   app.add_option("--rate", flags->trace.options.rate,
                  "Requests a second (default: 10, or as in the file)")
-      ->check(CLI::PositiveNumber);
+      ->check(number_above_zero());
   app.add_option(
       "--load", flags->load,
       "Instead of --rate: share of the rate at which the machine ends this mix under fcfs "

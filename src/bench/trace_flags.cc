@@ -21,7 +21,7 @@ void add_trace_flags(CLI::App& app, TraceFlags& flags, const std::string& group)
       ->type_name("X")
       ->group(group);
   app.add_option("--period", options.period_seconds, "Seconds of a tide of diurnal")
-      ->check(CLI::PositiveNumber)
+      ->check(number_above_zero())
       ->type_name("SECONDS")
       ->group(group);
   app.add_option("--max-model-len", options.max_model_len, "Tokens of the longest request")

@@ -254,19 +254,13 @@ size_t edit_distance(std::string_view a, std::string_view b) {
   return row.back();
 }
 
-// The flag that somebody who wrote `name` may have meant; empty: none is near.
-std::string nearest_flag(const CLI::App& app, std::string_view name) {
-  std::string nearest;
-  size_t least = std::max<size_t>(1, name.size() / 4) + 1;
+std::vector<std::string> shown_flags(const CLI::App& app) {
+  std::vector<std::string> names;
   for (const CLI::Option* option : app.get_options()) {
     if (option->get_group().empty()) continue;  // hidden
-    for (const std::string& known : option->get_lnames()) {
-      const bool begins = known.starts_with(name) || name.starts_with(known);
-      const size_t distance = begins ? 1 : edit_distance(name, known);
-      if (distance < least) nearest = known, least = distance;
-    }
+    for (const std::string& name : option->get_lnames()) names.push_back(name);
   }
-  return nearest;
+  return names;
 }
 
 // Of the first argument that `app` does not take.
@@ -275,7 +269,8 @@ std::string unexpected_argument(const CLI::App& app, const std::vector<std::stri
     const std::string name(flag_name(argument));
     const bool is_flag = name.size() > 1 && name[0] == '-' && !all_digits(name.substr(1, 1));
     if (!is_flag || app.get_option_no_throw(name) != nullptr) continue;
-    const std::string near = nearest_flag(app, name.substr(name.find_first_not_of('-')));
+    const std::string near =
+        nearest_word(shown_flags(app), std::string_view(name).substr(name.find_first_not_of('-')));
     return fmt::format("there is no flag {}{}", name,
                        near.empty() ? "" : fmt::format("; did you mean --{}?", near));
   }
@@ -345,6 +340,28 @@ CLI::Validator number_between(double low, double high) {
         return good ? "" : fmt::format("{} is no number from {} to {}", text, low, high);
       },
       "");
+}
+
+CLI::Validator number_above_zero() {
+  return CLI::Validator(
+      [](std::string& text) -> std::string {
+        double value = 0;
+        const bool good =
+            CLI::detail::lexical_cast(text, value) && value > 0 && std::isfinite(value);
+        return good ? "" : fmt::format("{} is no number above 0", text);
+      },
+      "");
+}
+
+std::string nearest_word(const std::vector<std::string>& known, std::string_view word) {
+  std::string nearest;
+  size_t least = std::max<size_t>(1, word.size() / 4) + 1;
+  for (const std::string& candidate : known) {
+    const bool begins = candidate.starts_with(word) || word.starts_with(candidate);
+    const size_t distance = begins ? 1 : edit_distance(word, candidate);
+    if (distance < least) nearest = candidate, least = distance;
+  }
+  return nearest;
 }
 
 CLI::Option* add_choice(CLI::App& app, const std::string& names, std::string& value,

@@ -34,6 +34,12 @@ CLI::Validator size_between(int64_t low, int64_t high);
 // A validator that refuses numbers outside [low, high], and NaN.
 CLI::Validator number_between(double low, double high);
 
+// A validator that refuses what is no number above 0.
+CLI::Validator number_above_zero();
+
+// The word of `known` that somebody who wrote `word` may have meant; empty: none is near.
+std::string nearest_word(const std::vector<std::string>& known, std::string_view word);
+
 // A flag whose value is one of the table's, by its name. The table outlives the app.
 template <class T, size_t N>
 CLI::Option* add_choice(CLI::App& app, const std::string& names, T& value,

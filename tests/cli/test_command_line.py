@@ -33,6 +33,19 @@ def test_help_of_each_command(program, command):
     assert page == program.text("help", command)
 
 
+@pytest.mark.parametrize("command, remedy", [
+    ("ps", "headrace top"), ("stop", "keep_alive"), ("cp", "--served-model-name"), ("create", "--system"),
+    ("push", "files"), ("quantise", "did you mean 'quantize'?"), ("serv", "did you mean 'serve'?"),
+    ("nonsense", "see 'headrace --help'"),
+])
+def test_commands_of_others_and_misspelt_ones_name_the_remedy(program, command, remedy):
+    assert remedy in program.error(command)
+
+
+def test_a_rate_of_zero_is_refused_in_few_words(program):
+    assert "--rate: 0 is no number above 0" in program.error("bench", "simulate", "--rate", "0")
+
+
 def test_output_that_cannot_be_written_is_an_error(program):
     with open("/dev/full", "wb") as full:
         child = program.start("--help", stdout=full, stderr=subprocess.PIPE)
