@@ -2,13 +2,16 @@
 
 #include <algorithm>
 #include <charconv>
+#include <filesystem>
 #include <map>
 #include <utility>
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include "base/mapped_file.h"
 #include "stack/hf_folder.h"
+#include "text/named_templates.h"
 #include "weights/dummy_weights.h"
 #include "weights/generation_config.h"
 
@@ -164,6 +167,15 @@ bool is_template(std::string_view text) {
 Result<std::string> template_of(const ModelSource& source, const std::string& chosen) {
   if (chosen.empty()) return source.chat_template();
   if (is_template(chosen)) return chosen;
+  if (const std::string_view named = named_template(chosen); !named.empty()) {
+    return std::string(named);
+  }
+  std::error_code ignored;
+  if (!std::filesystem::exists(chosen, ignored)) {
+    return not_found(fmt::format(
+        "--chat-template: {}: there is no such file, and of the templates with a name there are {}",
+        chosen, fmt::join(template_names(), ", ")));
+  }
   auto file = MappedFile::open(chosen);
   if (!file.ok()) return file.status().with_context("--chat-template");
   const auto bytes = (*file)->bytes();

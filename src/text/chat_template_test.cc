@@ -5,6 +5,8 @@
 
 #include <gtest/gtest.h>
 
+#include "text/named_templates.h"
+
 namespace headrace {
 namespace {
 
@@ -34,6 +36,45 @@ TEST(ChatTemplate, ErrorsNameTheLine) {
                 .find("line 2: no system role"),
             std::string::npos);
   EXPECT_EQ(status_of("{{ s | nofilter }}").code(), StatusCode::kInvalidArgument);
+}
+
+// As llama.cpp renders these turns with its templates of these names
+// (tests/test-chat-template.cpp).
+TEST(NamedTemplates, RenderAsLlamaCppDoes) {
+  Json messages = Json::array();
+  for (const auto& [role, content] :
+       {std::pair("system", "You are a helpful assistant"), std::pair("user", "Hello"),
+        std::pair("assistant", "Hi there")}) {
+    messages.push(Json::object().set("role", role).set("content", content));
+  }
+  Json variables = Json::object();
+  variables.set("messages", std::move(messages)).set("add_generation_prompt", true);
+  const auto render = [&](std::string_view name) {
+    const auto compiled = ChatTemplate::compile(named_template(name));
+    return compiled.ok() ? compiled->render(variables).value()
+                         : std::string(compiled.status().message());
+  };
+  EXPECT_EQ(render("chatml"),
+            "<|im_start|>system\nYou are a helpful assistant<|im_end|>\n<|im_start|>user\nHello"
+            "<|im_end|>\n<|im_start|>assistant\nHi there<|im_end|>\n<|im_start|>assistant\n");
+  EXPECT_EQ(render("gemma"),
+            "<start_of_turn>user\nYou are a helpful assistant\n\nHello<end_of_turn>\n"
+            "<start_of_turn>model\nHi there<end_of_turn>\n<start_of_turn>model\n");
+  EXPECT_EQ(render("llama3"),
+            "<|start_header_id|>system<|end_header_id|>\n\nYou are a helpful assistant<|eot_id|>"
+            "<|start_header_id|>user<|end_header_id|>\n\nHello<|eot_id|>"
+            "<|start_header_id|>assistant<|end_header_id|>\n\nHi there<|eot_id|>"
+            "<|start_header_id|>assistant<|end_header_id|>\n\n");
+  EXPECT_EQ(render("phi3"),
+            "<|system|>\nYou are a helpful assistant<|end|>\n<|user|>\nHello<|end|>\n"
+            "<|assistant|>\nHi there<|end|>\n<|assistant|>\n");
+  EXPECT_EQ(render("vicuna"),
+            "You are a helpful assistant\n\nUSER: Hello\nASSISTANT: Hi there</s>\nASSISTANT:");
+  EXPECT_EQ(render("zephyr"),
+            "<|system|>\nYou are a helpful assistant<|endoftext|>\n<|user|>\nHello<|endoftext|>\n"
+            "<|assistant|>\nHi there<|endoftext|>\n<|assistant|>\n");
+  EXPECT_EQ(template_names().size(), 6u);
+  EXPECT_EQ(named_template("no-such"), "");
 }
 
 TEST(ChatTemplate, BudgetsHold) {
