@@ -80,6 +80,19 @@ TEST_F(ModelFilesTest, AFolderWithoutAConfiguration) {
   std::filesystem::remove_all(folder);
 }
 
+TEST_F(ModelFilesTest, WhatIsOnItsWayIsNoModel) {
+  for (const auto& [name, made_by] :
+       {std::pair("m.gguf.partial", "headrace quantize"), std::pair("m.gguf.part", "headrace pull"),
+        std::pair("m.gguf.incomplete", "headrace pull")}) {
+    const std::filesystem::path path = testing::TempDir() + "/" + name;
+    std::ofstream(path) << "GGUF";
+    const std::string message = open_model_source(path.string()).status().message();
+    EXPECT_TRUE(message.starts_with(path.string() + ": is an unfinished ")) << message;
+    EXPECT_NE(message.find(made_by), message.npos) << message;
+    std::filesystem::remove(path);
+  }
+}
+
 TEST_F(ModelFilesTest, MakesDummyWeightsFromAConfiguration) {
   const std::filesystem::path folder = testing::TempDir() + "/dummy-model";
   std::filesystem::create_directories(folder);

@@ -2,6 +2,8 @@
 
 #include <filesystem>
 
+#include <fmt/format.h>
+
 #include "stack/gguf_source.h"
 #include "stack/hf_folder.h"
 #include "stack/hub_cache.h"
@@ -23,6 +25,25 @@ std::string without_part(std::string stem) {
   return stem.substr(0, start);
 }
 
+// What is not whole yet may well have a header that can be read, and nothing behind it.
+Status check_is_whole(const fs::path& path) {
+  std::error_code ignored;
+  if (!fs::exists(path, ignored)) return ok_status();
+  const std::string extension = path.extension().string();
+  const std::string whole = fs::path(path).replace_extension().string();
+  if (extension == ".part" || extension == ".incomplete") {
+    return unavailable(fmt::format(
+        "{}: is an unfinished download: the 'headrace pull' that began it goes on with it, and "
+        "makes {} of it",
+        path.string(), whole));
+  }
+  if (extension != ".partial") return ok_status();
+  return unavailable(fmt::format(
+      "{}: is an unfinished file: the 'headrace quantize' (or the download) that makes {} goes on "
+      "with it when it is given again",
+      path.string(), whole));
+}
+
 }  // namespace
 
 std::string model_name(const std::string& path) {
@@ -37,6 +58,7 @@ std::string model_name(const std::string& path) {
 Result<std::unique_ptr<ModelSource>> open_model_source(const std::string& path) {
   std::error_code ignored;
   const fs::path extension = fs::path(path).extension();
+  HR_RETURN_IF_ERROR(check_is_whole(path));
   if (!fs::exists(path, ignored) && is_hub_name(path)) {
     HR_ASSIGN_OR_RETURN(const std::string snapshot, hub_snapshot(path));
     return open_hf_folder(snapshot);
