@@ -203,7 +203,21 @@ class QuantizeRun {
                                      matrix.name, matrix.shape[1],
                                      dtype_name(*quantize_.block_type)));
     }
+    warn_of_rounding_twice();
     return ok_status();
+  }
+
+  // The errors of both roundings add up: texts at temperature 0 leave the model's own sooner than
+  // perplexity says.
+  void warn_of_rounding_twice() const {
+    for (const QuantisedName& matrix : matrices_) {
+      const auto info = source().info(matrix.name);
+      if (!info || !info->dtype || !is_quantised(*info->dtype)) continue;
+      return log_warning(
+          "{}: is rounded already (tensor {} is {}), and is rounded once more: answers keep closer "
+          "to the model's own if what is quantised is its F16, BF16 or F32 file",
+          options_.model, matrix.name, info->type);
+    }
   }
 
   // The embedding and the head: at 8 bits, where fewer show most.
