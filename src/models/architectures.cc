@@ -9,8 +9,11 @@
 #include "models/dots1.h"
 #include "models/ernie.h"
 #include "models/exaone4.h"
+#include "models/falcon.h"
 #include "models/gemma.h"
 #include "models/glm.h"
+#include "models/gpt2.h"
+#include "models/gpt_j.h"
 #include "models/gpt_neox.h"
 #include "models/gpt_oss.h"
 #include "models/lfm2.h"
@@ -19,6 +22,7 @@
 #include "models/nemotron.h"
 #include "models/olmo2.h"
 #include "models/olmoe.h"
+#include "models/opt.h"
 #include "models/phi.h"
 #include "models/qwen.h"
 #include "models/qwen35.h"
@@ -103,6 +107,13 @@ std::span<const Architecture> architectures() {
       decoder<stablelm_spec>("stablelm", llama_hf_names),
       decoder<olmo_spec>("olmo", llama_hf_names),
       decoder<vault_gemma_spec>("vaultgemma", gemma2_hf_names),
+      decoder<gpt2_spec>("gpt2", gpt2_hf_names),
+      decoder<gpt2_spec>("starcoder", gpt_big_code_hf_names),
+      decoder<gpt2_spec>("gptneo", gpt_neo_hf_names),
+      decoder<gpt_j_spec>("gptj", gpt_j_hf_names),
+      decoder<code_gen_spec>("codegen", gpt_j_hf_names),
+      decoder<opt_spec>("opt", opt_hf_names),
+      decoder<falcon_spec>("falcon", falcon_hf_names),
   };
   return kArchitectures;
 }

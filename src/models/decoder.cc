@@ -344,7 +344,9 @@ class Decoder final : public Model {
                         .table = weights_.embedding,
                         .out = hidden,
                         .scale = spec_.embedding_scale,
-                        .packed = packed_table(weights_)});
+                        .packed = packed_table(weights_),
+                        .positions = batch.positions,
+                        .position_table = position_table()});
   }
 
   void layers(OpContext& context, const ForwardBatch& batch, LayerRange range,
@@ -389,6 +391,11 @@ class Decoder final : public Model {
 
  private:
   int64_t adapter_workspace_bytes(int64_t rows) const;
+  // No data: positions are not learned.
+  ConstTensorView position_table() const {
+    return {reinterpret_cast<const std::byte*>(weights_.positions.data()), DType::kF32,
+            Shape{spec_.positions.count, model_spec_.hidden_size}};
+  }
 
   const float* output_bias(const OpContext& context) const {
     const float* const bias = weights_.output_bias.data();
@@ -423,7 +430,8 @@ class Decoder final : public Model {
 };
 
 int64_t Decoder::weight_bytes() const {
-  int64_t bytes = weights_.embedding_matrix.packed_bytes();
+  int64_t bytes = weights_.embedding_matrix.packed_bytes() +
+                  int64_t{spec_.positions.count} * model_spec_.hidden_size * int64_t{sizeof(float)};
   for_each_matrix(weights_, [&](const LinearWeight& weight) { bytes += weight.packed_bytes(); });
   return bytes;
 }

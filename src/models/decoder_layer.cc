@@ -3,7 +3,7 @@
 namespace headrace {
 
 Status DecoderLayer::load(LayerTensors& tensors, int64_t hidden) {
-  HR_RETURN_IF_ERROR(tensors.read_norm("attn_norm", hidden, mixer_norm));
+  HR_RETURN_IF_ERROR(tensors.read_norm(mixer_norm_name, hidden, mixer_norm));
   HR_RETURN_IF_ERROR(mixer->load(tensors));
   HR_RETURN_IF_ERROR(tensors.read_norm("post_attention_norm", hidden, mixer_post_norm));
   HR_RETURN_IF_ERROR(tensors.read_norm(ffn_norm_name, hidden, ffn_norm));
@@ -29,6 +29,7 @@ DecoderLayer make_layer(const DecoderSpec& spec, int32_t index) {
       .ffn_norm = norm(layer.form == LayerForm::kParallelShared ? NormKind::kNone : layer.pre_norm),
       .feed_forward = make_any_part(layer.feed_forward, hidden),
       .ffn_post_norm = norm(layer.post_norm),
+      .mixer_norm_name = layer.mixer_norm_name,
       .ffn_norm_name = layer.ffn_norm_name,
       .form = layer.form};
 }

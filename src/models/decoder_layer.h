@@ -16,6 +16,7 @@ struct DecoderLayer {
   NormWeights ffn_norm;
   std::unique_ptr<FeedForward> feed_forward;
   NormWeights ffn_post_norm;
+  const char* mixer_norm_name;
   const char* ffn_norm_name;
   LayerForm form;
 

@@ -144,6 +144,10 @@ std::vector<int64_t> state_offsets(const ModelSpec& model) {
 std::vector<TensorSpec> decoder_tensors(const DecoderSpec& spec) {
   const int64_t hidden = spec.model.hidden_size, vocab = spec.model.vocab_size;
   std::vector<TensorSpec> tensors = {{"token_embd.weight", Shape{vocab, hidden}}};
+  if (spec.positions.count > 0) {
+    tensors.push_back(
+        {"position_embd.weight", Shape{spec.positions.first + spec.positions.count, hidden}});
+  }
   if (spec.output_norm != NormKind::kLayerBare) {
     tensors.push_back({spec.output_norm_name + ".weight", Shape{hidden}});
   }

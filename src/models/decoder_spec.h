@@ -36,11 +36,19 @@ struct DecoderLayerSpec {
   NormKind pre_norm = NormKind::kRms;  // of both parts
   NormKind post_norm = NormKind::kNone;
   LayerForm form = LayerForm::kSequential;
-  const char* ffn_norm_name = "ffn_norm";  // of the tensor of the network's pre_norm
+  const char* mixer_norm_name = "attn_norm";  // of the tensors of the mixer's pre_norm
+  const char* ffn_norm_name = "ffn_norm";     // of those of the network's
 
   // REQUIRES: the layer has it
   AttentionSpec& attention() { return std::get<AttentionSpec>(mixer); }
   DenseSpec& dense() { return std::get<DenseSpec>(feed_forward); }
+};
+
+// Rows that are added to the embeddings of tokens: position p has row first + p of
+// position_embd.weight, which has no others behind the last.
+struct LearnedPositions {
+  int32_t count = 0;  // of positions; 0: none are learned
+  int32_t first = 0;
 };
 
 struct DecoderSpec {
@@ -51,6 +59,7 @@ struct DecoderSpec {
   std::string output_norm_name = "output_norm";  // of its tensors
   float norm_eps = 0.0f;
   float embedding_scale = 1.0f;
+  LearnedPositions positions;
   float residual_scale = 1.0f;
   float logit_scale = 1.0f;
   float logit_soft_cap = 0.0f;  // 0 = none

@@ -59,6 +59,7 @@ class DecoderLoader {
 
   Status load_tensors() {
     const Timeline::Span span(options_.timeline, "weights");
+    HR_RETURN_IF_ERROR(load_positions());
     for (const RopeTable& table : spec_.ropes) HR_RETURN_IF_ERROR(load_rope(table));
     for (int32_t i = 0; i < spec_.model.layer_count; ++i) {
       HR_RETURN_IF_ERROR(load_layer(i));
@@ -146,6 +147,19 @@ class DecoderLoader {
     if (options_.progress) options_.progress(done);
   }
   Shape table_shape() const { return {spec_.model.vocab_size, spec_.model.hidden_size}; }
+
+  // On every device in f32: a few megabytes, of which a step reads one row a token.
+  Status load_positions() {
+    const auto& [count, first] = spec_.positions;
+    if (count == 0) return ok_status();
+    const int64_t hidden = spec_.model.hidden_size;
+    HR_ASSIGN_OR_RETURN(const std::vector<float> rows,
+                        host_values("position_embd.weight", Shape{first + count, hidden}));
+    const auto skipped = static_cast<size_t>(first * hidden);
+    HR_ASSIGN_OR_RETURN(weights_.positions,
+                        DeviceVector::upload(device_, std::span(rows).subspan(skipped)));
+    return ok_status();
+  }
 
   Status load_rope(const RopeTable& table) {
     RopeWeights rope{.count = static_cast<int64_t>(table.inv_freq.size()), .scale = table.scale};

@@ -18,6 +18,7 @@ struct DecoderWeights {
   // the matrix below or a tied head's, or no data where that is packed.
   ConstTensorView embedding;
   LinearWeight embedding_matrix;  // [V, D]; CUDA, unless the head is tied
+  DeviceVector positions;         // [P, D], where they are learned
   std::vector<RopeWeights> ropes;
   std::vector<DecoderLayer> layers;
   NormWeights output_norm;   // [D], logit_scale included

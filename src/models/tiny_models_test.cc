@@ -23,7 +23,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-constexpr size_t kModelCount = 92;
+constexpr size_t kModelCount = 107;
 // Others, as tests/models/compare_with_transformers.py makes them.
 const char* const kOtherFolder = std::getenv("HEADRACE_TINY_MODELS");
 const char* const kFolder = kOtherFolder == nullptr ? "tests/data/models" : kOtherFolder;
@@ -183,7 +183,10 @@ class TinyModel {
   }
   bool has_sinks() const { return loaded_.weights->has("blk.0.attn_sinks.weight"); }
   // As the hub has them: GPTQ and the like.
-  bool is_quantised() const { return *loaded_.weights->rows("blk.0.ffn_up.weight", 0) != nullptr; }
+  bool is_quantised() const {
+    const auto rows = *loaded_.weights->rows("blk.0.ffn_up.weight", 0);
+    return rows != nullptr && (headrace::is_quantised(rows->dtype()) || rows->fast_type());
+  }
   bool keeps_latents() const { return loaded_.model->spec().kv.front().v_aliases_k; }
   // Of arithmetic that rounds to 16 bits; `others`: of models without gated DeltaNet, latents and
   // block types.

@@ -15,9 +15,10 @@ namespace headrace {
 // How a tensor of a Hugging Face file lies, where it is not as in a GGUF file.
 enum class HfForm : uint8_t {
   kPlain,
-  kTurned,   // [experts, columns, rows]; where it has two halves, rows of these by turns (gpt-oss)
-  kMxfp4,    // the same rows as MXFP4: blocks, beside a tensor of scales (hub_experts.h)
-  kByTurns,  // [experts, 2 rows], of two halves by turns
+  kTurned,  // [experts, columns, rows]; where it has two halves, rows of these by turns (gpt-oss)
+  kTurnedAlone,  // [columns, rows], a matrix by itself (GPT-2's Conv1D)
+  kMxfp4,        // the same rows as MXFP4: blocks, beside a tensor of scales (hub_experts.h)
+  kByTurns,      // [experts, 2 rows], of two halves by turns
 };
 
 struct HfTensorName {

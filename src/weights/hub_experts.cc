@@ -12,26 +12,36 @@
 namespace headrace {
 namespace {
 
+// The sizes of a turned matrix in its tensor, which may be a stack of them.
+struct TurnedSizes {
+  explicit TurnedSizes(const Shape& shape)
+      : matrices(shape.rank() == 3 ? shape[0] : 1),
+        columns(shape[shape.rank() - 2]),
+        rows(shape[shape.rank() - 1]) {}
+  int64_t matrices, columns, rows;
+};
+
 class TurnedMatrix final : public HubMatrix {
  public:
   TurnedMatrix(const HubTensors& tensors, const ExpertRowsOf& rows)
-      : HubMatrix(tensors, Shape{tensors.quants->shape[2] / rows.step, tensors.quants->shape[1]},
+      : HubMatrix(tensors,
+                  Shape{TurnedSizes(tensors.quants->shape).rows / rows.step,
+                        TurnedSizes(tensors.quants->shape).columns},
                   std::string(tensors.quants->type->name)),
+        sizes_(tensors.quants->shape),
         rows_(rows) {}
 
   Status prepare() const override { return ok_status(); }
-  int64_t bytes() const override {
-    return HubMatrix::bytes() / tensors_.quants->shape[0] / rows_.step;
-  }
+  int64_t bytes() const override { return HubMatrix::bytes() / sizes_.matrices / rows_.step; }
   DType dtype() const override { return *tensors_.quants->type->dtype; }
 
   void read(std::span<const int64_t> rows, int64_t first_column, int64_t columns,
             std::byte* out) const override {
     const auto size = static_cast<size_t>(dtype_info(dtype()).block_bytes);
-    const int64_t in_file = tensors_.quants->shape[2];
+    const int64_t in_file = sizes_.rows;
     const std::byte* const matrix =
         tensors_.quants->bytes.data() +
-        static_cast<size_t>(rows_.expert * tensors_.quants->shape[1] * in_file) * size;
+        static_cast<size_t>(rows_.expert * sizes_.columns * in_file) * size;
     // Rows that are neighbours lie in the same lines of memory.
     for (int64_t c = 0; c < columns; ++c) {
       const int64_t before = (first_column + c) * in_file + rows_.first;
@@ -44,6 +54,7 @@ class TurnedMatrix final : public HubMatrix {
   }
 
  private:
+  const TurnedSizes sizes_;
   const ExpertRowsOf rows_;
 };
 
@@ -149,6 +160,17 @@ Result<int64_t> hub_expert_count(const HubTensors& tensors, HfForm form, int64_t
                                                 scales.shape.to_string(), shape.to_string()));
   }
   return shape[0];
+}
+
+Result<std::unique_ptr<HubMatrix>> open_turned_matrix(const SafetensorsTensor& tensor) {
+  if (tensor.shape.rank() != 2) {
+    return hub_tensor_error(tensor, fmt::format("shape {} is no matrix", tensor.shape.to_string()));
+  }
+  if (!tensor.type->dtype) {
+    return hub_tensor_error(tensor, fmt::format("type {} is not supported", tensor.type->name));
+  }
+  return std::unique_ptr<HubMatrix>(
+      std::make_unique<TurnedMatrix>(HubTensors{.quants = &tensor}, ExpertRowsOf{}));
 }
 
 std::unique_ptr<HubMatrix> open_hub_expert(const HubTensors& tensors, HfForm form,

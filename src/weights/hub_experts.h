@@ -1,6 +1,7 @@
-// Matrices of experts that files of gpt-oss have in forms of their own: one matrix of a stack, of
+// Matrices that files have in forms of their own. Of experts of gpt-oss: one matrix of a stack, of
 // which gates and ups may lie by turns, either turned, [experts, columns, rows], or as MXFP4,
-// [experts, rows, blocks, 16] with a tensor of scales.
+// [experts, rows, blocks, 16] with a tensor of scales. Of GPT-2: one that is turned,
+// [columns, rows].
 #pragma once
 
 #include <memory>
@@ -22,5 +23,7 @@ Result<int64_t> hub_expert_count(const HubTensors& tensors, HfForm form, int64_t
 // REQUIRES: hub_expert_count() took the same
 std::unique_ptr<HubMatrix> open_hub_expert(const HubTensors& tensors, HfForm form,
                                            const ExpertRowsOf& rows);
+// Of a tensor [columns, rows]; errors as HubMatrix::create().
+Result<std::unique_ptr<HubMatrix>> open_turned_matrix(const SafetensorsTensor& tensor);
 
 }  // namespace headrace

@@ -95,6 +95,7 @@ struct MixerConfig {
   bool gated_attention = false;      // heads of layers that attend have gates (Qwen3-Next)
   std::optional<bool> head_norms;    // of queries and keys; empty = the architecture's rule
   bool parallel = false;             // networks read what mixers read (GPT-NeoX, StableLM)
+  bool norms_apart = false;          // of parallel layers each part has its own (Falcon's newer)
   double rotated = 1;                // share of a head that rotates where no number says it
   int32_t conv_taps = 0;             // of the convolutions of the others
   // Of gated DeltaNet.
@@ -125,7 +126,7 @@ struct OutputHead {
 // Tensors that hold what others have apart.
 struct FusedTensors {
   bool qkv = false;          // attn_qkv instead of attn_q, attn_k, attn_v
-  bool qkv_by_head = false;  // in it a head's rows of q, k and v are neighbours
+  bool qkv_by_head = false;  // in it the rows of a key head, and of its queries, are neighbours
   bool gate_up = false;      // ffn_up has gate and up
 };
 

@@ -249,6 +249,8 @@ class GgufConfigReader {
     const auto has = [&](std::string_view name) { return file_.find_tensor(name) != nullptr; };
     config_.tied_embeddings = !has("output.weight");
     config_.fused.qkv = has("blk.0.attn_qkv.weight");
+    if (family_.architecture == "falcon") config_.mixers.parallel = true;
+    config_.mixers.norms_apart = has("blk.0.attn_norm_2.weight");
     config_.qkv_bias = has("blk.0.attn_q.bias") || has("blk.0.attn_qkv.bias");
     config_.attention_out_bias = has("blk.0.attn_output.bias");
     config_.ffn_bias = has("blk.0.ffn_up.bias");

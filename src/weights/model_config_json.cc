@@ -9,6 +9,7 @@
 
 #include "base/mapped_file.h"
 #include "weights/encoder_config.h"
+#include "weights/gpt_families.h"
 #include "weights/hub_quantisation.h"
 #include "weights/model_config.h"
 #include "weights/model_family.h"
@@ -47,8 +48,9 @@ class JsonConfigReader {
     config_.architecture = source_.family->architecture;
     source_.family->hf_defaults(config_);
     HR_RETURN_IF_ERROR(refuse_unknown_features());
-    HR_RETURN_IF_ERROR(read_fields(common_fields()));
     HR_RETURN_IF_ERROR(read_fields(source_.family->fields));
+    HR_RETURN_IF_ERROR(read_fields(common_fields()));
+    HR_RETURN_IF_ERROR(read_gpt_flags(json_, source_, config_));
     HR_RETURN_IF_ERROR(read_query_scalar());
     HR_RETURN_IF_ERROR(read_flags());
     HR_RETURN_IF_ERROR(read_head());
@@ -111,7 +113,8 @@ class JsonConfigReader {
 
   Status check_activation() const {
     const auto& known = source_.family->hf_activations;
-    for (const std::string_view name : {"hidden_activation", "hidden_act"}) {
+    for (const std::string_view name :
+         {"hidden_activation", "hidden_act", "activation_function", "activation"}) {
       const Json* member = find(name);
       if (member == nullptr) continue;
       if (member->is_string() &&
@@ -140,6 +143,11 @@ class JsonConfigReader {
     }
     const Json* member = find(field.hf);
     if (member == nullptr) {
+      const int64_t factor = source_.family->ffn_factor;
+      if (field.member == ConfigMember(&ModelConfig::ffn) && is_missing(field, config_) &&
+          factor > 0) {
+        return set_field(source_, field, static_cast<double>(factor * config_.hidden), config_);
+      }
       return is_missing(field, config_) ? source_.corrupt_field(field.hf, "missing") : ok_status();
     }
     if (field.is_whole() && !member->is_int()) return wrong_type(field.hf, *member, "an integer");

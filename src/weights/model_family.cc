@@ -32,12 +32,6 @@ Status check_head_sizes(const ConfigSource& source, const ModelConfig& config) {
                                 fmt::format("{} key/value heads do not divide {} query heads",
                                             config.kv_heads, config.heads));
   }
-  if (config.fused.qkv_by_head && config.kv_heads != config.heads) {
-    return source.unsupported_field(
-        source.name_of(&ModelConfig::kv_heads),
-        fmt::format("{} key/value heads for {} query heads, of fused q, k and v, are not supported",
-                    config.kv_heads, config.heads));
-  }
   if (config.head_dim % 2 != 0) {
     return source.corrupt_field(source.name_of(&ModelConfig::head_dim),
                                 fmt::format("head size {} is odd", config.head_dim));
@@ -213,6 +207,7 @@ const ModelFamily* find_hf_family(std::string_view hf_class) {
 namespace {
 
 constexpr std::string_view kGeneratingEnd = "ForCausalLM";
+constexpr std::string_view kOldGeneratingEnd = "LMHeadModel";  // GPT-2's
 constexpr struct {
   std::string_view end;
   HfClassUse use;
@@ -225,6 +220,7 @@ constexpr struct {
 }  // namespace
 
 HfClassUse hf_class_use(std::string_view hf_class) {
+  if (hf_class.ends_with(kOldGeneratingEnd)) return HfClassUse::kGenerate;
   for (const auto& row : kHeadlessEnds) {
     if (hf_class.ends_with(row.end)) return row.use;
   }
@@ -232,10 +228,12 @@ HfClassUse hf_class_use(std::string_view hf_class) {
 }
 
 std::string generating_hf_class(std::string_view hf_class) {
+  if (hf_class.ends_with(kOldGeneratingEnd)) return std::string(hf_class);
   for (const auto& row : kHeadlessEnds) {
     if (!hf_class.ends_with(row.end)) continue;
-    return std::string(hf_class.substr(0, hf_class.size() - row.end.size())) +
-           std::string(kGeneratingEnd);
+    const std::string stem(hf_class.substr(0, hf_class.size() - row.end.size()));
+    const std::string old = stem + std::string(kOldGeneratingEnd);
+    return find_hf_family(old) != nullptr ? old : stem + std::string(kGeneratingEnd);
   }
   return std::string(hf_class);
 }
@@ -270,9 +268,10 @@ std::string ConfigSource::name_of(const ConfigField& field) const {
   return gguf ? fmt::format("{}.{}", family->architecture, field.gguf) : std::string(field.hf);
 }
 std::string ConfigSource::name_of(ConfigMember member) const {
-  for (const auto fields : {common_fields(), family->fields}) {
+  for (const auto fields : {family->fields, common_fields()}) {
     for (const ConfigField& field : fields) {
-      if (field.member == member) return name_of(field);
+      const bool has_name = !(gguf ? field.gguf : field.hf).empty();
+      if (field.member == member && has_name) return name_of(field);
     }
   }
   return "configuration";

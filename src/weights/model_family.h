@@ -74,6 +74,9 @@ struct ModelFamily {
   bool activations_fit_f16 = false;
   // What layers are that do not attend; empty: all do.
   std::optional<LayerMixer> other_mixer = {};
+  // Where a config.json does not say how wide networks are: so many times the hidden size. 0: it
+  // must.
+  int32_t ffn_factor = 0;
 
   bool has_experts() const;                   // whether its layers may be mixtures of experts
   bool reads_hf(std::string_view key) const;  // of config.json
@@ -92,7 +95,7 @@ const ModelFamily* find_hf_family(std::string_view hf_class);
 
 // What a class of config.json is made for.
 enum class HfClassUse : uint8_t { kGenerate, kEmbed, kClassify };
-// Of a decoder: "Qwen3ForCausalLM" generates, "Qwen3Model" is the same without its output matrix,
+// Of a decoder: "Qwen3ForCausalLM" or "GPT2LMHeadModel" generates, "Qwen3Model" is the same without its output matrix,
 // "Qwen3ForSequenceClassification" has a row for each class instead.
 HfClassUse hf_class_use(std::string_view hf_class);
 // The class of the same decoder that generates.

@@ -4,6 +4,8 @@
 #include <algorithm>
 #include <array>
 
+#include "weights/gpt_families.h"
+
 namespace headrace {
 namespace {
 
@@ -207,7 +209,6 @@ constexpr auto kGraniteMoeFields = [] {
 }();
 
 // ---- what the Hugging Face classes assume
-// --------------------------------------------------------
 
 void set_defaults(ModelConfig& config, double theta, int32_t context_length, float eps) {
   config.rope_theta = theta;
@@ -557,6 +558,7 @@ constexpr NameArray<1> kCohereClasses{"CohereForCausalLM"};
 constexpr NameArray<1> kCohere2Classes{"Cohere2ForCausalLM"};
 constexpr NameArray<1> kPhiClasses{"PhiForCausalLM"};
 constexpr NameArray<1> kGptNeoxClasses{"GPTNeoXForCausalLM"};
+constexpr NameArray<1> kRelu{"relu"};
 constexpr NameArray<2> kGeluTanhOfPhi{"gelu_new", "gelu_pytorch_tanh"};
 constexpr NameArray<1> kGeluErf{"gelu"};
 constexpr NameArray<1> kArceeClasses{"ArceeForCausalLM"};
@@ -634,6 +636,19 @@ constexpr auto kFamilies = std::to_array<ModelFamily>({
     {"stablelm", kStableLmClasses, kSilu, !kInterleaved, kLayerNormFields, stablelm_defaults},
     {"olmo", kOlmoClasses, kSilu, kInterleaved, kOlmoFields, olmo_defaults},
     {"vaultgemma", kVaultGemmaClasses, kGeluTanh, !kInterleaved, kSoftCapFields, gemma2_defaults},
+    {"gpt2", kGpt2Classes, kGeluTanhOfPhi, !kInterleaved, kGpt2Fields, gpt2_defaults, false,
+     std::nullopt, kGptFfnFactor},
+    {"starcoder", kGptBigCodeClasses, kGeluTanhOfPhi, !kInterleaved, kGpt2Fields,
+     gpt_big_code_defaults, false, std::nullopt, kGptFfnFactor},
+    {"gptneo", kGptNeoClasses, kGeluTanhOfPhi, !kInterleaved, kGptNeoFields, gpt_neo_defaults,
+     false, std::nullopt, kGptFfnFactor},
+    {"gptj", kGptJClasses, kGeluTanhOfPhi, kInterleaved, kGpt2Fields, gpt_j_defaults, false,
+     std::nullopt, kGptFfnFactor},
+    {"codegen", kCodeGenClasses, kGeluTanhOfPhi, kInterleaved, kGpt2Fields, gpt_j_defaults, false,
+     std::nullopt, kGptFfnFactor},
+    {"opt", kOptClasses, kRelu, !kInterleaved, kOptFields, opt_defaults},
+    {"falcon", kFalconClasses, kGeluErf, !kInterleaved, kFalconFields, falcon_defaults, false,
+     std::nullopt, kGptFfnFactor},
 });
 
 }  // namespace

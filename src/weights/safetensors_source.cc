@@ -96,10 +96,14 @@ Result<Files> open_files(const std::string& path) {
   return Files{std::move(file)};
 }
 
-// A base class (Qwen3Model) saves its tensors without the name that it has in a class with a head.
+// A base class (Qwen3Model, GPT2Model) saves its tensors without the name that it has in a class
+// with a head.
 std::optional<HfMatch> match_in_model(HfTensorNames names, std::string_view name) {
   auto match = match_hf_name(names, name);
-  return match ? match : match_hf_name(names, "model." + std::string(name));
+  for (const std::string_view model : {"model.", "transformer."}) {
+    if (!match) match = match_hf_name(names, std::string(model) + std::string(name));
+  }
+  return match;
 }
 
 bool is_aligned(const std::byte* data) {
@@ -226,6 +230,15 @@ Result<std::vector<SafetensorsWeightSource::NamedTensor>> SafetensorsWeightSourc
       HR_RETURN_IF_ERROR(
           add_experts(files, *each.tensor, *match, tensors).with_context(description));
       continue;
+    }
+    if (match->form == HfForm::kTurnedAlone) {
+      if (each.matrix != nullptr) {
+        return hub_tensor_error(*each.tensor, "quantised matrices of this class are not supported")
+            .with_context(description);
+      }
+      auto turned = open_turned_matrix(*each.tensor);
+      if (!turned.ok()) return turned.status().with_context(description);
+      named.matrix = std::move(turned).value();
     }
     if (!match->second_half.empty()) {
       const bool by_turns = match->form == HfForm::kByTurns;

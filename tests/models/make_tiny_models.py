@@ -227,6 +227,36 @@ KIN_FOLDERS = {
     "stablelm-parallel": ("StableLm", dict(use_parallel_residual=True, hidden_size=64, intermediate_size=32), "bfloat16"),
 }
 
+# Families of GPT-2's time, behind these: of sizes by names of their own.
+GPT = dict(vocab_size=96, n_embd=32, n_layer=2, n_head=4, n_positions=256, bos_token_id=1, eos_token_id=2)
+FALCON = dict(vocab_size=96, hidden_size=64, num_hidden_layers=2, num_attention_heads=8, max_position_embeddings=256,
+              ffn_hidden_size=48, bos_token_id=1, eos_token_id=2)
+FALCON_NEW = dict(**FALCON, new_decoder_architecture=True, num_kv_heads=2)
+GPT_FOLDERS = {
+    "gpt2": ("GPT2", dict(**GPT), "float32"),
+    "gpt-bigcode": ("GPTBigCode", dict(**GPT, n_inner=48), "bfloat16"),
+    "gpt-bigcode-heads": ("GPTBigCode", dict(**GPT, multi_query=False), "bfloat16"),
+    "gpt-neo": ("GPTNeo", dict(vocab_size=96, hidden_size=32, num_layers=3, num_heads=4, window_size=WINDOW,
+                               max_position_embeddings=256, attention_types=[[["global", "local"], 1], [["local"], 1]],
+                               bos_token_id=1, eos_token_id=2), "bfloat16"),
+    "gpt-j": ("GPTJ", dict(**{**GPT, "n_embd": 64}, rotary_dim=8, n_inner=48), "bfloat16"),
+    "codegen": ("CodeGen", dict(**{**GPT, "n_embd": 64, "n_head": 8}, rotary_dim=4, n_inner=48), "float16"),
+    "opt": ("OPT", dict(vocab_size=96, hidden_size=32, num_hidden_layers=2, num_attention_heads=4, ffn_dim=48,
+                        word_embed_proj_dim=32, max_position_embeddings=256, bos_token_id=1, eos_token_id=2,
+                        pad_token_id=0), "float16"),
+    "falcon": ("Falcon", FALCON, "bfloat16"),
+    "falcon-heads": ("Falcon", dict(**FALCON, multi_query=False, parallel_attn=False, bias=True), "bfloat16"),
+    "falcon-new": ("Falcon", FALCON_NEW, "bfloat16"),
+    "falcon-one-norm": ("Falcon", dict(**FALCON_NEW, num_ln_in_parallel_attn=1, tie_word_embeddings=False), "bfloat16"),
+}
+GPT_GGUF_FILES = {
+    "gpt2-gguf": ("GPT2", dict(**GPT)),
+    "starcoder-gguf": ("GPTBigCode", dict(**GPT, n_inner=48)),
+    "falcon-gguf": ("Falcon", FALCON),
+    "falcon-new-gguf": ("Falcon", FALCON_NEW),
+}
+OWN_SIZES = {kind for kind, *_ in GPT_FOLDERS.values()}
+
 # Experts' tensors as the library has them in memory, not as it writes them.
 FUSED = {"qwen3-moe-fused"}
 # Configurations that are written as transformers 4 did.
@@ -272,9 +302,11 @@ def random_weights(model, seed):
 def make_model(kind, options, dtype, seed):
     kinds = transformers
     text = "Text" if kind in ("Gemma3", "Qwen3_5", "Qwen3_5Moe") else ""
-    config = getattr(kinds, f"{kind}{text}Config")(**{**SIZES, **options})
+    sizes = {} if kind in OWN_SIZES else SIZES
+    config = getattr(kinds, f"{kind}{text}Config")(**{**sizes, **options})
     config._attn_implementation = "eager"
-    model = getattr(kinds, f"{kind}ForCausalLM")(config).float().eval()
+    generates = getattr(kinds, f"{kind}LMHeadModel" if kind == "GPT2" else f"{kind}ForCausalLM")
+    model = generates(config).float().eval()
     random_weights(model, seed)
     for parameter in model.parameters():
         parameter.data = parameter.data.to(dtype).float()
@@ -344,7 +376,7 @@ def write_folder(folder, name, model, dtype):
         config = old_spelling(config)
     weights = model.state_dict()
     if name in {**EXPERT_FOLDERS, **ROUTER_FOLDERS, **STATE_FOLDERS,
-                **LATER_STATE_FOLDERS, **LATENT_FOLDERS, **KIN_FOLDERS} and name not in FUSED:
+                **LATER_STATE_FOLDERS, **LATENT_FOLDERS, **KIN_FOLDERS, **GPT_FOLDERS} and name not in FUSED:
         weights = load_file(folder / "model.safetensors")
     weights = {key: value.to(dtype).contiguous() for key, value in weights.items()}
     if model.config.tie_word_embeddings:
@@ -544,7 +576,64 @@ def by_gguf_names(state, post_norms):
             yield gguf_name(name, post_norms), value.numpy()
 
 
+# What llama.cpp calls the tensors of GPT-2's kin.
+GPT_NAMES = {"ln_1": "attn_norm", "attn.c_attn": "attn_qkv", "attn.c_proj": "attn_output", "ln_2": "ffn_norm",
+             "mlp.c_fc": "ffn_up", "mlp.c_proj": "ffn_down", "input_layernorm": "attn_norm", "ln_mlp": "attn_norm",
+             "ln_attn": "attn_norm_2", "self_attention.query_key_value": "attn_qkv", "self_attention.dense": "attn_output",
+             "mlp.dense_h_to_4h": "ffn_up", "mlp.dense_4h_to_h": "ffn_down"}
+GPT_OUTER = {"transformer.wte": "token_embd", "transformer.wpe": "position_embd", "transformer.ln_f": "output_norm",
+             "transformer.word_embeddings": "token_embd", "lm_head": "output"}
+GPT_ARCHITECTURES = {"GPT2": "gpt2", "GPTBigCode": "starcoder", "Falcon": "falcon"}
+
+
+def all_queries_first(rows, kv_heads, group):
+    """The rows of Falcon's files, a key head's together, as the converter puts them."""
+    by_head = rows.reshape(kv_heads, group + 2, -1, rows.shape[-1])
+    parts = by_head[:, :-2], by_head[:, [-2]], by_head[:, [-1]]
+    return numpy.concatenate([part.reshape(-1, rows.shape[-1]) for part in parts])
+
+
+def write_gpt_gguf(path, kind, model):
+    config = model.config
+    falcon = kind == "Falcon"
+    heads = config.num_attention_heads
+    newer = falcon and config.new_decoder_architecture
+    kv_heads = config.num_kv_heads if newer else heads if kind == "GPT2" else 1
+    writer = gguf.GGUFWriter(path, GPT_ARCHITECTURES[kind])
+    writer.add_name("tiny")
+    writer.add_context_length(config.max_position_embeddings)
+    writer.add_embedding_length(config.hidden_size)
+    writer.add_feed_forward_length(config.ffn_hidden_size if falcon else config.n_inner or 4 * config.n_embd)
+    writer.add_block_count(config.num_hidden_layers)
+    writer.add_head_count(heads)
+    if kind != "GPT2":
+        writer.add_head_count_kv(kv_heads)
+    writer.add_layer_norm_eps(config.layer_norm_epsilon)
+    for name, value in model.state_dict().items():
+        stem, suffix = name.rsplit(".", 1)
+        rows = value.numpy()
+        if stem == "lm_head" and config.tie_word_embeddings:
+            continue
+        if kind == "GPT2" and suffix == "weight" and stem.endswith(("c_attn", "c_proj", "c_fc")):
+            rows = rows.T
+        if falcon and stem.endswith("query_key_value"):
+            rows = all_queries_first(rows, kv_heads, heads // kv_heads)
+        if stem in GPT_OUTER:
+            named = GPT_OUTER[stem]
+        else:
+            _, _, layer, part = stem.split(".", 3)
+            named = f"blk.{layer}.{GPT_NAMES[part]}"
+        exact = rows.ndim == 1 or named == "position_embd"
+        writer.add_tensor(f"{named}.{suffix}", numpy.ascontiguousarray(rows.astype(numpy.float32 if exact else numpy.float16)))
+    writer.write_header_to_file()
+    writer.write_kv_data_to_file()
+    writer.write_tensors_to_file()
+    writer.close()
+
+
 def write_gguf(path, kind, model):
+    if kind in GPT_ARCHITECTURES:
+        return write_gpt_gguf(path, kind, model)
     architecture = ARCHITECTURES[kind]
     config = model.config
     writer = gguf.GGUFWriter(path, architecture)
@@ -582,11 +671,12 @@ def main():
     out.mkdir(parents=True, exist_ok=True)
     half = lambda files: {name: (*case, "float16") for name, case in files.items()}
     folders = {**FOLDERS, **LATER_FOLDERS, **EXPERT_FOLDERS, **ROUTER_FOLDERS, **STATE_FOLDERS,
-               **LATER_STATE_FOLDERS, **LATENT_FOLDERS, **KIN_FOLDERS}
+               **LATER_STATE_FOLDERS, **LATENT_FOLDERS, **KIN_FOLDERS, **GPT_FOLDERS}
     cases = {**FOLDERS, **half(GGUF_FILES), **LATER_FOLDERS, **half(LATER_GGUF_FILES),
              **EXPERT_FOLDERS, **half(EXPERT_GGUF_FILES), **ROUTER_FOLDERS, **half(ROUTER_GGUF_FILES),
              **STATE_FOLDERS, **half(STATE_GGUF_FILES), **LATER_STATE_FOLDERS, **half(LATER_STATE_GGUF_FILES),
-             **LATENT_FOLDERS, **half(LATENT_GGUF_FILES), **KIN_FOLDERS}
+             **LATENT_FOLDERS, **half(LATENT_GGUF_FILES), **KIN_FOLDERS,
+             **GPT_FOLDERS, **half(GPT_GGUF_FILES)}
     for seed, (name, (kind, options, dtype_name)) in enumerate(cases.items()):
         if only and name not in only:
             continue

@@ -112,15 +112,17 @@ struct HeadShares {
   }
 };
 
-// Of a tensor that has a head's queries, keys and values, then the next head's: all queries, all
-// keys, all values.
-RowOrder parts_first(int32_t heads, int32_t head_dim) {
+// Of a tensor that has the queries of a key head, its keys and its values, then the next one's: all
+// queries, all keys, all values. `group`: the query heads of a key head.
+RowOrder parts_first(int32_t kv_heads, int32_t group, int32_t head_dim) {
   RowOrder order;
-  for (int32_t part = 0; part < 3; ++part) {
-    for (int32_t head = 0; head < heads; ++head) {
-      for (int32_t r = 0; r < head_dim; ++r) order.push_back((3 * head + part) * head_dim + r);
-    }
-  }
+  const auto add = [&](int32_t key_head, int32_t first, int32_t heads) {
+    const int32_t row = (key_head * (group + 2) + first) * head_dim;
+    for (int32_t r = 0; r < heads * head_dim; ++r) order.push_back(row + r);
+  };
+  for (int32_t head = 0; head < kv_heads; ++head) add(head, 0, group);
+  for (int32_t head = 0; head < kv_heads; ++head) add(head, group, 1);
+  for (int32_t head = 0; head < kv_heads; ++head) add(head, group + 1, 1);
   return order;
 }
 
@@ -244,13 +246,15 @@ class AttentionMixer final : public Mixer {
   int64_t gate_width() const { return spec_.gated ? q_width() : 0; }
   int64_t projected_width() const { return gate_width() + q_width() + 2 * k_width(); }
 
+  // The order of the rows of so many heads in the file; empty: it is ours.
+  RowOrder rotated_rows(int32_t heads) const {
+    if (!spec_.qk_rows_interleaved) return {};
+    const int32_t rope_dim = spec_.rope_dim > 0 ? spec_.rope_dim : spec_.head_dim;
+    return half_from_interleaved(heads, spec_.head_dim, rope_dim);
+  }
+
   MatrixStack qkv_stack() const {
-    RowOrder q, k;
-    if (spec_.qk_rows_interleaved) {
-      const int32_t rope_dim = spec_.rope_dim > 0 ? spec_.rope_dim : spec_.head_dim;
-      q = half_from_interleaved(spec_.heads, spec_.head_dim, rope_dim);
-      k = half_from_interleaved(spec_.kv_heads, spec_.head_dim, rope_dim);
-    }
+    RowOrder q = rotated_rows(spec_.heads), k = rotated_rows(spec_.kv_heads);
     MatrixStack stack{.columns = hidden_, .bias = spec_.qkv_bias, .adapts = true};
     if (spec_.gated) {
       stack.rows = {{"attn_q", 2 * q_width(), gates_first(spec_.heads, spec_.head_dim)},
@@ -258,9 +262,12 @@ class AttentionMixer final : public Mixer {
                     {"attn_v", k_width()}};
       return stack;
     }
-    if (spec_.qkv == QkvTensors::kFusedByHead) {  // as many key heads as query heads
-      stack.rows = {{"attn_qkv", 3 * q_width(), parts_first(spec_.heads, spec_.head_dim),
-                     3 * query_first_ * dim(), 3 * int64_t{whole_.heads} * dim()}};
+    if (spec_.qkv == QkvTensors::kFusedByHead) {
+      stack.rows = rows_by_head();
+      return stack;
+    }
+    if (spec_.qkv == QkvTensors::kFusedByQuarter) {
+      stack.rows = rows_by_quarter();
       return stack;
     }
     const bool all_heads = spec_.heads == whole_.heads;
@@ -282,6 +289,44 @@ class AttentionMixer final : public Mixer {
                     {"attn_v", k_width(), {}, key, keys}};
     }
     return stack;
+  }
+
+  // A rank has key heads with all of their query heads, which are neighbours, or some of the query
+  // heads of one. REQUIRES: rows are in the order of our rotation
+  std::vector<MatrixStack::Rows> rows_by_head() const {
+    const int64_t group = whole_.heads / whole_.kv_heads;
+    const int64_t of = (group + 2) * whole_.kv_heads * dim();
+    const int64_t first = (group + 2) * key_first_ * dim();
+    if (spec_.heads == group * spec_.kv_heads) {
+      return {{"attn_qkv", q_width() + 2 * k_width(),
+               parts_first(spec_.kv_heads, static_cast<int32_t>(group), spec_.head_dim), first,
+               of}};
+    }
+    const int64_t query = query_first_ - key_first_ * group;  // in the group
+    return {{"attn_qkv", q_width(), {}, first + query * dim(), of},
+            {"attn_qkv", k_width(), {}, first + group * dim(), of},
+            {"attn_qkv", k_width(), {}, first + (group + 1) * dim(), of}};
+  }
+
+  // As many key heads as query heads. In a quarter, part 0 is the queries of its heads, 1 their
+  // values, 2 their keys.
+  std::vector<MatrixStack::Rows> rows_by_quarter() const {
+    constexpr int32_t kQuarters = 4, kQueries = 0, kValues = 1, kKeys = 2;
+    const int32_t in_quarter = whole_.heads / kQuarters;
+    const int32_t begin = static_cast<int32_t>(query_first_), end = begin + spec_.heads;
+    std::vector<MatrixStack::Rows> rows;
+    for (const int32_t part : {kQueries, kKeys, kValues}) {
+      for (int32_t head = begin; head < end;) {
+        const int32_t quarter = head / in_quarter;
+        const int32_t heads = std::min(end, (quarter + 1) * in_quarter) - head;
+        const int32_t at = (3 * quarter + part) * in_quarter + head % in_quarter;
+        rows.push_back({"attn_qkv", heads * dim(),
+                        part == kValues ? RowOrder() : rotated_rows(heads), at * dim(),
+                        3 * int64_t{whole_.heads} * dim()});
+        head += heads;
+      }
+    }
+    return rows;
   }
 
   // Norms of q and k that are over all heads of a row; those over a head are the rotation's.

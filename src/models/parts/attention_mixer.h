@@ -17,7 +17,11 @@ enum class QkNorm {
 enum class QkvTensors {
   kSeparate,     // attn_q, attn_k, attn_v
   kFused,        // attn_qkv
-  kFusedByHead,  // attn_qkv, in which a head's rows of q, k and v are neighbours (GPT-NeoX)
+  // attn_qkv, in which the rows of a key head are neighbours: those of its query heads, its own,
+  // its values (GPT-NeoX, Falcon)
+  kFusedByHead,
+  // attn_qkv in four parts of equally many heads, each its queries, its values, its keys (CodeGen)
+  kFusedByQuarter,
 };
 
 struct AttentionSpec {

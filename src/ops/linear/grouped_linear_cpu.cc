@@ -16,6 +16,8 @@ double activation_of(Activation activation, double x) {
       return x / (1.0 + std::exp(-x));
     case Activation::kGeluTanh:
       return 0.5 * x * (1.0 + std::tanh(0.7978845608028654 * (x + 0.044715 * x * x * x)));
+    case Activation::kRelu:
+      return std::max(x, 0.0);
     case Activation::kReluSquared:
       return std::max(x, 0.0) * std::max(x, 0.0);
     case Activation::kClampedSwish: {

@@ -18,6 +18,8 @@ double activate(Activation activation, double x) {
     }
     case Activation::kGeluErf:
       return 0.5 * x * (1.0 + std::erf(x / std::numbers::sqrt2));
+    case Activation::kRelu:
+      return std::max(x, 0.0);
     case Activation::kReluSquared:
       return std::max(x, 0.0) * std::max(x, 0.0);
     case Activation::kClampedSwish: {

@@ -59,6 +59,8 @@ void launch(OpContext& context, Activation activation, int64_t rows, const Argum
       return gpu::launch(context, activate<gpu::Silu, T, kWidth>, blocks, kThreads, args);
     case Activation::kGeluTanh:
       return gpu::launch(context, activate<gpu::GeluTanh, T, kWidth>, blocks, kThreads, args);
+    case Activation::kRelu:
+      return gpu::launch(context, activate<gpu::Relu, T, kWidth>, blocks, kThreads, args);
     case Activation::kReluSquared:
       return gpu::launch(context, activate<gpu::ReluSquared, T, kWidth>, blocks, kThreads, args);
     case Activation::kClampedSwish:

@@ -22,6 +22,9 @@ struct GeluErf {
 };
 
 // A NaN stays one: fminf and fmaxf would drop it.
+struct Relu {
+  static __device__ float apply(float x) { return x < 0.0f ? 0.0f : x; }
+};
 struct ReluSquared {
   static __device__ float apply(float x) { return x < 0.0f ? 0.0f : x * x; }
 };
@@ -43,6 +46,8 @@ __device__ __forceinline__ float activated(Activation activation, float x) {
       return Silu::apply(x);
     case Activation::kGeluTanh:
       return GeluTanh::apply(x);
+    case Activation::kRelu:
+      return Relu::apply(x);
     case Activation::kReluSquared:
       return ReluSquared::apply(x);
     case Activation::kClampedSwish:

@@ -10,6 +10,7 @@ enum class Activation {
   kSilu,          // x / (1 + exp(-x))
   kGeluTanh,      // x/2 (1 + tanh(sqrt(2/pi) (x + 0.044715 x^3)))
   kGeluErf,       // x/2 (1 + erf(x / sqrt 2))
+  kRelu,          // max(x, 0)
   kReluSquared,   // max(x, 0)^2
   kClampedSwish,  // gated: min(x, 7) sigmoid(1.702 min(x, 7)) (clamp(up, -7, 7) + 1)
 };

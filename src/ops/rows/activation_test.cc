@@ -13,8 +13,9 @@ namespace {
 TEST(GatedActivation, EveryKernelAgreesWithTheReference) {
   TestDevice device = TestDevice::cpu(2);
   OpContext context = device.context();
-  for (const auto activation : {Activation::kSilu, Activation::kGeluTanh, Activation::kGeluErf,
-                                Activation::kReluSquared, Activation::kClampedSwish}) {
+  for (const auto activation :
+       {Activation::kSilu, Activation::kGeluTanh, Activation::kGeluErf, Activation::kRelu,
+        Activation::kReluSquared, Activation::kClampedSwish}) {
     for (const int64_t features : {1, 7, 16, 31, 100, 1536}) {
       for (const int64_t rows : {1, 3, 20}) {
         Rng rng(static_cast<uint64_t>(features * 100 + rows));
@@ -39,8 +40,8 @@ TEST(GatedActivation, EveryKernelAgreesWithTheReference) {
 TEST(Activation, EveryKernelIsTheGateOfOnes) {
   TestDevice device = TestDevice::cpu(2);
   OpContext context = device.context();
-  for (const auto activation :
-       {Activation::kSilu, Activation::kGeluTanh, Activation::kGeluErf, Activation::kReluSquared}) {
+  for (const auto activation : {Activation::kSilu, Activation::kGeluTanh, Activation::kGeluErf,
+                                Activation::kRelu, Activation::kReluSquared}) {
     for (const int64_t features : {1, 16, 31, 1536}) {
       for (const int64_t rows : {1, 20}) {
         Rng rng(static_cast<uint64_t>(features * 100 + rows));

@@ -26,6 +26,10 @@ struct GeluErf {
   }
 };
 
+struct Relu {
+  static Vec16 apply(Vec16 x) { return max(zero(), x); }  // NaN stays
+};
+
 struct ReluSquared {
   static Vec16 apply(Vec16 x) {
     const Vec16 positive = max(zero(), x);  // NaN stays
@@ -70,6 +74,8 @@ void gated_activation_row(const GatedActivationRow& row) {
       return gate_row<GeluTanh>(row);
     case Activation::kGeluErf:
       return gate_row<GeluErf>(row);
+    case Activation::kRelu:
+      return gate_row<Relu>(row);
     case Activation::kReluSquared:
       return gate_row<ReluSquared>(row);
     case Activation::kClampedSwish:

@@ -32,6 +32,9 @@ void check_args(const OpContext& context, const EmbeddingArgs& args) {
   CHECK(args.packed != nullptr ? args.table.data == nullptr : args.table.shape.rank() == 2);
   CHECK(is_activation(context.device, args.out.dtype));
   CHECK((args.out.shape == Shape{tokens, columns_of(args)}));
+  if (args.position_table.data == nullptr) return;
+  CHECK(std::ssize(args.positions) == tokens && args.position_table.dtype == DType::kF32);
+  CHECK(args.position_table.columns() == args.out.columns());
 }
 
 }  // namespace
@@ -45,8 +48,10 @@ OpCost op_cost(const EmbeddingArgs& args) {
   const int64_t row = args.packed != nullptr
                           ? args.packed->packed_bytes() / rows_of(args)
                           : row_bytes(args.table.dtype, columns_of(args)).value_or(0);
+  const int64_t position_row =
+      args.position_table.data == nullptr ? 0 : args.out.columns() * int64_t{sizeof(float)};
   return row_op_cost(args.out.rows(), args.out.columns(),
-                     args.out.rows() * row + bytes_of(args.out));
+                     args.out.rows() * (row + position_row) + bytes_of(args.out));
 }
 
 void embedding(OpContext& context, const EmbeddingArgs& args) {

@@ -1,4 +1,5 @@
-// Embedding lookup: row tokens[t] of the table times a scale.
+// Embedding lookup: row tokens[t] of the table times a scale; where a model has learned positions,
+// plus row positions[t] of theirs (Radford et al., 2018).
 #pragma once
 
 #include <span>
@@ -16,7 +17,9 @@ struct EmbeddingArgs {
   float scale = 1.0f;               // Gemma's sqrt(D), Granite's multiplier
   // The table as a head has it, which a model with tied embeddings then has once, or on CUDA in
   // packed groups of its own; else null. REQUIRES: `table` has no data
-  const LinearWeight* packed = nullptr;  // [V, D]
+  const LinearWeight* packed = nullptr;     // [V, D]
+  std::span<const int32_t> positions = {};  // [T], each in [0, P), in device memory
+  ConstTensorView position_table = {};      // [P, D] f32, dense; no data: none is added
 };
 
 // On the CPU rows are shared out over the device's pool.

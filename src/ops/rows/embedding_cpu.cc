@@ -13,6 +13,11 @@ void for_each_row(OpContext& context, const EmbeddingArgs& args, const ReadRow& 
       float* out = f32_row(args.out, t);  // [D]
       read_row(args.tokens[static_cast<size_t>(t)], out);
       for (int64_t i = 0; i < args.out.columns(); ++i) out[i] *= args.scale;
+      if (args.position_table.data == nullptr) continue;
+      const int32_t position = args.positions[static_cast<size_t>(t)];
+      CHECK(position >= 0 && position < args.position_table.rows());
+      const float* const row = f32_row(args.position_table, position);  // [D]
+      for (int64_t i = 0; i < args.out.columns(); ++i) out[i] += row[i];
     }
   });
 }

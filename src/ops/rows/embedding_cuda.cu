@@ -1,6 +1,6 @@
 // Embedding lookup on CUDA: out[t] = table[tokens[t]] * scale, one block a row.
 //   tokens [T] in device memory;  table [V, D] and out [T, D] of one type: f32, f16 or bf16; or the
-//   table in packed groups of a block type
+//   table in packed groups of a block type; of learned positions also a row of [P, D] f32
 #include <array>
 
 #include "ops/cuda_launch.cuh"
@@ -12,20 +12,36 @@ namespace {
 
 constexpr int kThreads = 128;
 
+// Learned positions, or none. A position that is none, which only a row that nobody reads may
+// have, takes the nearest.
+struct PositionRows {
+  const int32_t* positions;  // [T]
+  const float* rows;         // [P, D]; null: none is added
+  int32_t last;              // P - 1
+  int64_t columns;
+
+  __device__ const float* of(unsigned token) const {
+    return rows == nullptr ? nullptr : rows + max(0, min(positions[token], last)) * columns;
+  }
+};
+
 template <class T, int kWidth>
 __global__ void __launch_bounds__(kThreads)
     look_up(const TokenId* tokens, gpu::RowsOf<const T> table, gpu::RowsOf<T> out, float scale,
-            int64_t columns) {
+            int64_t columns, PositionRows positions) {
   gpu::let_next_kernel_start();
   gpu::wait_for_earlier_kernels();
   const T* from = table.row(tokens[blockIdx.x]);
+  const float* const position = positions.of(blockIdx.x);
   T* to = out.row(blockIdx.x);
   for (int64_t at = static_cast<int64_t>(threadIdx.x) * kWidth; at < columns;
        at += kThreads * kWidth) {
     auto value = gpu::Vector<T, kWidth>::load(from + at);
 #pragma unroll
     for (int i = 0; i < kWidth; ++i) {
-      value.values[i] = gpu::from_float<T>(gpu::to_float(value.values[i]) * scale);
+      float scaled = gpu::to_float(value.values[i]) * scale;
+      if (position != nullptr) scaled += position[at + i];
+      value.values[i] = gpu::from_float<T>(scaled);
     }
     value.store(to + at);
   }
@@ -34,8 +50,8 @@ __global__ void __launch_bounds__(kThreads)
 // A row of packed groups: a thread takes two quads of 32 columns at a time.
 template <class T, int kType>
 __global__ void __launch_bounds__(kThreads)
-    look_up_packed(const TokenId* tokens, gpu::PackedSegment table, gpu::RowsOf<T> out,
-                   float scale) {
+    look_up_packed(const TokenId* tokens, gpu::PackedSegment table, gpu::RowsOf<T> out, float scale,
+                   PositionRows positions) {
   constexpr PackedFormat kFormat = gpu::kFormat<kType>;
   gpu::let_next_kernel_start();
   gpu::wait_for_earlier_kernels();
@@ -43,6 +59,7 @@ __global__ void __launch_bounds__(kThreads)
   const gpu::PackedGroup group = table.group(token / kLinearGroupRows);
   const int row = token % static_cast<int>(kLinearGroupRows);
   T* to = out.row(blockIdx.x);
+  const float* const position = positions.of(blockIdx.x);
   for (int at = static_cast<int>(threadIdx.x); at < 4 * table.chunks; at += kThreads) {
     const int chunk = at / 4, quad = at % 4;
     const gpu::QuadDwords<kType> quads = gpu::load_quads<kType>(group, chunk, row, quad);
@@ -56,11 +73,19 @@ __global__ void __launch_bounds__(kThreads)
                                  column % kFormat.columns / kFormat.part_columns));
 #pragma unroll
       for (int i = 0; i < 4; ++i) {
-        const float value = fmaf(part.scale, gpu::quant<kType>(stored, i), part.minimum);
-        to[column + i] = gpu::from_float<T>(value * scale);
+        float value = fmaf(part.scale, gpu::quant<kType>(stored, i), part.minimum) * scale;
+        if (position != nullptr) value += position[column + i];
+        to[column + i] = gpu::from_float<T>(value);
       }
     }
   }
+}
+
+PositionRows position_rows(const EmbeddingArgs& args) {
+  const ConstTensorView& table = args.position_table;
+  if (table.data == nullptr) return {nullptr, nullptr, 0, 0};
+  return {args.positions.data(), reinterpret_cast<const float*>(table.data),
+          static_cast<int32_t>(table.rows() - 1), table.columns()};
 }
 
 void run_packed(OpContext& context, const EmbeddingArgs& args) {
@@ -69,7 +94,7 @@ void run_packed(OpContext& context, const EmbeddingArgs& args) {
     gpu::with_block_type(table.dtype, [&]<int kType>() {
       gpu::launch(context, look_up_packed<T, kType>, static_cast<unsigned>(args.tokens.size()),
                   kThreads, args.tokens.data(), gpu::packed_segment(table, args.packed->k()),
-                  gpu::rows_of<T>(args.out), args.scale);
+                  gpu::rows_of<T>(args.out), args.scale, position_rows(args));
     });
   });
 }
@@ -86,7 +111,7 @@ void run(OpContext& context, const EmbeddingArgs& args) {
     constexpr int kWidth = kWide ? gpu::kAccessBytes / static_cast<int>(sizeof(T)) : 1;
     gpu::launch(context, look_up<T, kWidth>, static_cast<unsigned>(args.tokens.size()), kThreads,
                 args.tokens.data(), gpu::rows_of<T>(args.table), gpu::rows_of<T>(args.out),
-                args.scale, args.out.columns());
+                args.scale, args.out.columns(), position_rows(args));
   });
 }
 

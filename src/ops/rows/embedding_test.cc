@@ -73,6 +73,41 @@ TEST(Embedding, RowsOfAPackedHeadAreThoseOfTheTable) {
   }
 }
 
+// Of a table and of a packed head alike, behind the scale.
+TEST(Embedding, AddsTheRowsOfPositions) {
+  TestDevice device = TestDevice::cpu(2);
+  constexpr int64_t kVocabulary = 20, kPositions = 9, kColumns = 96;
+  Rng rng(4);
+  const RandomMatrix table(rng, DType::kBF16, kVocabulary, kColumns);
+  const RandomMatrix rows(rng, DType::kF32, kPositions, kColumns);
+  OpContext context = device.context();
+  const LinearSource source{.weight = table.view(), .row_order = {}};
+  const auto packed =
+      LinearWeight::pack(context.device, std::span(&source, 1), LinearCompute::kFast);
+  ASSERT_TRUE(packed.ok()) << packed.status().message();
+  const std::vector<TokenId> tokens = {3, 19, 3, 0};
+  const std::vector<int32_t> positions = {0, 8, 5, 1};
+  TestMatrix plain(4, kColumns), out(4, kColumns), of_packed(4, kColumns);
+  EmbeddingArgs args{.tokens = tokens, .table = table.view(), .out = plain.view(), .scale = 0.5f};
+  embedding(context, args);
+  args.positions = positions;
+  args.position_table = rows.view();
+  args.out = out.view();
+  embedding(context, args);
+  args.table = {};
+  args.packed = &*packed;
+  args.out = of_packed.view();
+  embedding(context, args);
+  std::vector<float> row(kColumns);
+  for (int64_t t = 0; t < 4; ++t) {
+    dequantise_row(rows.view(), positions[static_cast<size_t>(t)], row.data());
+    for (int64_t i = 0; i < kColumns; ++i) {
+      EXPECT_EQ(out.at(t, i), plain.at(t, i) + row[static_cast<size_t>(i)]);
+    }
+    EXPECT_TRUE(same_bits(&out.at(t, 0), &of_packed.at(t, 0), kColumns));
+  }
+}
+
 TEST(EmbeddingDeathTest, AnIdOutsideTheTableIsABug) {
   TestDevice device = TestDevice::cpu(1);
   std::vector<float> table(12);

@@ -45,7 +45,8 @@ TEST(RowOpsCuda, GatedActivation) {
   for_each_case([&](DType dtype, int64_t rows, int64_t columns, int64_t gap) {
     Rng rng(static_cast<uint64_t>(columns));
     std::vector<float> gate_up = rounded_floats(rng, dtype, rows * 2 * columns, 2.0f);
-    for (const Activation act : {Activation::kSilu, Activation::kGeluTanh, Activation::kGeluErf}) {
+    for (const Activation act :
+         {Activation::kSilu, Activation::kGeluTanh, Activation::kGeluErf, Activation::kRelu}) {
       std::vector<float> expected(static_cast<size_t>(rows * columns));
       OpContext reference = cpu.context(), context = cuda.context();
       gated_activation_kernels().all().back().run(

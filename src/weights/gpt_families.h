@@ -1,0 +1,65 @@
+// Of the table of architectures (model_family_table.cc) the families of GPT-2's time: the numbers
+// that their files give under names of their own, what their classes assume, and the flags of a
+// config.json that no later class has.
+#pragma once
+
+#include <array>
+
+#include "base/json.h"
+#include "weights/model_family.h"
+
+namespace headrace {
+
+namespace gpt_fields {
+constexpr ConfigField kHidden{&ModelConfig::hidden, "", "n_embd", 1, kModelLimits.hidden_max};
+constexpr ConfigField kLayers{&ModelConfig::layers, "", "n_layer", 1, kModelLimits.layers_max};
+constexpr ConfigField kHeads{&ModelConfig::heads, "", "n_head", 1, kModelLimits.heads_max};
+constexpr ConfigField kContext{&ModelConfig::context_length, "", "n_positions", 1,
+                               kModelLimits.context_length_max};
+constexpr ConfigField kFfn{&ModelConfig::ffn,  "", "n_inner", 1, kModelLimits.ffn_max,
+                           Presence::kNullable};
+constexpr ConfigField kEps{
+    &ModelConfig::rms_eps, "attention.layer_norm_epsilon", "layer_norm_epsilon", 1e-20, 1,
+    Presence::kRequired};
+}  // namespace gpt_fields
+
+inline constexpr std::array kGpt2Fields{gpt_fields::kHidden, gpt_fields::kLayers,
+                                        gpt_fields::kHeads,  gpt_fields::kContext,
+                                        gpt_fields::kFfn,    gpt_fields::kEps};
+inline constexpr std::array kGptNeoFields{
+    ConfigField{&ModelConfig::layers, "", "num_layers", 1, kModelLimits.layers_max},
+    ConfigField{&ModelConfig::heads, "", "num_heads", 1, kModelLimits.heads_max},
+    ConfigField{&ModelConfig::window, "", "window_size", 1, kModelLimits.context_length_max},
+    gpt_fields::kEps};
+inline constexpr std::array kOptFields{
+    ConfigField{&ModelConfig::ffn, "", "ffn_dim", 1, kModelLimits.ffn_max}};
+inline constexpr std::array kFalconFields{
+    gpt_fields::kLayers,
+    gpt_fields::kHeads,
+    ConfigField{&ModelConfig::kv_heads, "", "n_head_kv", 1, kModelLimits.heads_max},
+    ConfigField{&ModelConfig::kv_heads, "", "num_kv_heads", 1, kModelLimits.heads_max},
+    ConfigField{&ModelConfig::ffn, "", "ffn_hidden_size", 1, kModelLimits.ffn_max},
+    gpt_fields::kEps};
+inline constexpr int32_t kGptFfnFactor = 4;
+
+template <size_t kCount>
+using ClassNames = std::array<std::string_view, kCount>;
+inline constexpr ClassNames<1> kGpt2Classes{"GPT2LMHeadModel"};
+inline constexpr ClassNames<1> kGptBigCodeClasses{"GPTBigCodeForCausalLM"};
+inline constexpr ClassNames<1> kGptNeoClasses{"GPTNeoForCausalLM"};
+inline constexpr ClassNames<1> kGptJClasses{"GPTJForCausalLM"};
+inline constexpr ClassNames<1> kCodeGenClasses{"CodeGenForCausalLM"};
+inline constexpr ClassNames<1> kOptClasses{"OPTForCausalLM"};
+inline constexpr ClassNames<1> kFalconClasses{"FalconForCausalLM"};
+
+void gpt2_defaults(ModelConfig& config);
+void gpt_big_code_defaults(ModelConfig& config);
+void gpt_neo_defaults(ModelConfig& config);
+void gpt_j_defaults(ModelConfig& config);
+void opt_defaults(ModelConfig& config);
+void falcon_defaults(ModelConfig& config);
+
+// After the numbers: what flags of a config.json of these families say. Does nothing for others.
+Status read_gpt_flags(const Json& json, const ConfigSource& source, ModelConfig& config);
+
+}  // namespace headrace
