@@ -6,14 +6,12 @@
 #include <system_error>
 
 #include <fmt/format.h>
-#include <fmt/ranges.h>
 
 #include "cli/config_file.h"
 #include "cli/foreign_flags.h"
 #include "stack/default_model.h"
 #include "stack/hub_cache.h"
 #include "stack/model_names.h"
-#include "text/named_templates.h"
 
 namespace headrace {
 namespace {
@@ -173,8 +171,8 @@ void add_generation_config_flags(CLI::App& app, ModelFlags& flags) {
 
 void add_template_flag(CLI::App& app, ModelFlags& flags) {
   app.add_option("--chat-template,--chat-template-file", flags.stack.text.chat_template,
-                 "A Jinja template instead of the model's, a file with one, or the name of one: " +
-                     fmt::format("{}", fmt::join(template_names(), ", ")))
+                 "A Jinja template instead of the model's, a file with one, or the name of one "
+                 "(chatml, llama3, gemma, ...)")
       ->type_name("FILE|TEXT|NAME")
       ->group("Model");
 }

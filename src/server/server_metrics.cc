@@ -187,7 +187,11 @@ struct ServerMetrics::Series {
   prometheus::Counter& refusal(int http_status) {
     prometheus::Labels with_status = labels;
     with_status.emplace("status", std::to_string(http_status));
-    return refusals.Add(with_status);
+    return prometheus::BuildCounter()
+        .Name("headrace:refused_requests_total")
+        .Help("Requests that the engine never began, by HTTP status: a full queue is 429.")
+        .Register(registry)
+        .Add(with_status);
   }
 
   // Looked up by name, for what is set at expositions alone.
@@ -224,11 +228,6 @@ struct ServerMetrics::Series {
                                                            .Name("vllm:request_success_total")
                                                            .Help("Finished choices by reason.")
                                                            .Register(registry);
-  prometheus::Family<prometheus::Counter>& refusals =
-      prometheus::BuildCounter()
-          .Name("headrace:refused_requests_total")
-          .Help("Requests that the engine never began, by HTTP status: a full queue is 429.")
-          .Register(registry);
   prometheus::Histogram& first_token =
       histogram("vllm:time_to_first_token_seconds", "Arrival to first token.", kFirstToken);
   prometheus::Histogram& queue_time =

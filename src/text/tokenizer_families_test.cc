@@ -77,9 +77,9 @@ TEST_P(TokenizerFamily, IllFormedText) {
 
 INSTANTIATE_TEST_SUITE_P(All, TokenizerFamily,
                          testing::Values("albert", "bert", "bert_cased", "cl100k", "deepseek_coder",
-                                         "deepseek_v3", "every_step", "gemma", "gpt2", "llama2",
-                                         "llama3", "mistral", "o200k", "qwen2", "starcoder2", "t5",
-                                         "tekken"),
+                                         "deepseek_v3", "every_step", "falcon", "gemma", "gpt2",
+                                         "llama2", "llama3", "mistral", "o200k", "qwen2",
+                                         "starcoder2", "t5", "tekken"),
                          [](const auto& info) { return info.param; });
 
 // A GGUF file names the family; a tokenizer.json spells it out. Same vocabulary, same ids.
@@ -89,6 +89,7 @@ TEST(TokenizerRecipe, NamesMeanTheStepsOfTheFamilies) {
       {"llama3", "llama-bpe"}, {"o200k", "gpt-4o"},
       {"tekken", "tekken"},    {"deepseek_v3", "deepseek-v3"},
       {"qwen2", "qwen2"},      {"deepseek_coder", "deepseek-coder"},
+      {"falcon", "falcon"},
   };
   for (const auto& [family, pre] : kNames) {
     SCOPED_TRACE(family);

@@ -243,6 +243,8 @@ Status read_char_delimiter(const JsonFields& step, PreTokenizers& out) {
   return ok_status();
 }
 
+constexpr std::string_view kByteDigit = "[0-9]";
+
 // A step behind ByteLevel would cut letters that stand for bytes.
 template <Status (*kRead)(const JsonFields&, PreTokenizers&)>
 Status before_byte_level(const JsonFields& step, PreTokenizers& out) {
@@ -250,11 +252,29 @@ Status before_byte_level(const JsonFields& step, PreTokenizers& out) {
   return kRead(step, out);
 }
 
+// Digits behind ByteLevel (Falcon's) are letters of bytes of class N: 0 to 9, and some letters of
+// bytes within characters. A vocabulary that was made with such a step has no token across its
+// cuts, so that those within characters change nothing, and those at digits are made of the text.
+Status read_digits_anywhere(const JsonFields& step, PreTokenizers& out) {
+  HR_RETURN_IF_ERROR(read_digits(step, out));
+  if (out.byte_letters) std::get<Split>(out.steps.back()).pattern = {std::string(kByteDigit), true};
+  return ok_status();
+}
+
+// Of a pattern of digits alone, which are the same as letters of bytes.
+Status read_split_anywhere(const JsonFields& step, PreTokenizers& out) {
+  HR_RETURN_IF_ERROR(read_split(step, out));
+  std::string_view rest = std::get<Split>(out.steps.back()).pattern.text;
+  while (rest.starts_with(kByteDigit)) rest.remove_prefix(kByteDigit.size());
+  if (!out.byte_letters || rest.empty()) return ok_status();
+  return step.unsupported_field("", "a step behind ByteLevel");
+}
+
 constexpr StepRow<PreTokenizers> kPreTokenizers[] = {
     {"ByteLevel", before_byte_level<read_byte_level>},
-    {"Split", before_byte_level<read_split>},
+    {"Split", read_split_anywhere},
     {"Metaspace", before_byte_level<read_metaspace>},
-    {"Digits", before_byte_level<read_digits>},
+    {"Digits", read_digits_anywhere},
     {"Punctuation", before_byte_level<read_punctuation>},
     {"Whitespace", before_byte_level<read_whitespace>},
     {"WhitespaceSplit", before_byte_level<read_whitespace_split>},

@@ -76,7 +76,10 @@ TEST(TokenizerJson, RefusesByName) {
        "'X'"},
       {file_with(R"("pre_tokenizer":{"type":"Metaspace","replacement":"ab"})"), "one character"},
       {file_with(R"("pre_tokenizer":{"type":"Sequence","pretokenizers":[{"type":"ByteLevel"},)"
-                 R"({"type":"Digits"}]})"),
+                 R"({"type":"Punctuation"}]})"),
+       "behind ByteLevel"},
+      {file_with(R"("pre_tokenizer":{"type":"Sequence","pretokenizers":[{"type":"ByteLevel"},)"
+                 R"({"type":"Split","pattern":{"Regex":"[0-9]a"},"behavior":"Isolated"}]})"),
        "behind ByteLevel"},
       {file_with(R"("decoder":{"type":"WordPiece","prefix":""})"), "decoder.prefix"},
       {file_with(R"("decoder":{"type":"Strip","content":" ","start":1,"stop":0})"), "Strip"},

@@ -30,6 +30,9 @@ namespace {
 // alternative of the original, \s+, is there so that each run of spaces is taken whole.
 constexpr const char* kGpt2 = "'s|'t|'re|'ve|'m|'ll|'d| ?\\p{L}+| ?\\p{N}+|" HR_SIGNS "|" HR_SPACES;
 constexpr const char* kDigit = "\\p{N}";
+// Falcon's, as llama.cpp has them.
+constexpr const char* kFalconSigns = "[\\p{P}$+<=>^~|`]+";
+constexpr const char* kFalconDigits = "[0-9][0-9][0-9]";
 constexpr const char* kThreeDigits = "\\p{N}{1,3}";
 // The others are those of the models' published tokenizer.json files.
 constexpr const char* kLlama3 =
@@ -102,6 +105,7 @@ constexpr PreRow kPreRows[] = {
     {"mpt", {kGpt2}},
     {"olmo", {kGpt2}},
     {"jais", {kGpt2}},
+    {"falcon", {kFalconSigns, kGpt2, kFalconDigits}},
     {"smollm", {kDigit, kGpt2}},
     {"starcoder", {kDigit, kGpt2}},
     {"refact", {kDigit, kGpt2}},

@@ -95,8 +95,8 @@ const ModelFamily* find_hf_family(std::string_view hf_class);
 
 // What a class of config.json is made for.
 enum class HfClassUse : uint8_t { kGenerate, kEmbed, kClassify };
-// Of a decoder: "Qwen3ForCausalLM" or "GPT2LMHeadModel" generates, "Qwen3Model" is the same without its output matrix,
-// "Qwen3ForSequenceClassification" has a row for each class instead.
+// Of a decoder: "Qwen3ForCausalLM" or "GPT2LMHeadModel" generates, "Qwen3Model" is the same without
+// its output matrix, "Qwen3ForSequenceClassification" has a row for each class instead.
 HfClassUse hf_class_use(std::string_view hf_class);
 // The class of the same decoder that generates.
 std::string generating_hf_class(std::string_view hf_class);

@@ -125,6 +125,8 @@ PRE = {
     "cl100k": lambda: pre_tokenizers.Sequence([split(CL100K), letters_only()]),
     "tekken": lambda: pre_tokenizers.Sequence([split(TEKKEN), letters_only()]),
     "o200k": lambda: pre_tokenizers.Sequence([split(O200K), letters_only()]),
+    "falcon": lambda: pre_tokenizers.Sequence([
+        pre_tokenizers.Punctuation("contiguous"), gpt2_split(), pre_tokenizers.Digits(False), split("[0-9][0-9][0-9]")]),
     "deepseek-v3": lambda: pre_tokenizers.Sequence([
         split(r"\p{N}{1,3}"), split("[一-龥぀-ゟ゠-ヿ]+"),
         split(r"[!\"#$%&'()*+,\-./:;<=>?@\[\\\]^_`{|}~][A-Za-z]+|[^\r\n\p{L}\p{P}\p{S}]?[\p{L}\p{M}]+|"

@@ -102,6 +102,7 @@ FIXTURES = {
     "every_step": lambda: families.every_step(small_corpus(), 400),
     "bert": lambda: families.trained_wordpiece(500, small_corpus()),
     "bert_cased": lambda: families.trained_wordpiece(500, small_corpus(), lowercase=False),
+    "falcon": lambda: small_byte_bpe("falcon"),
 }
 
 

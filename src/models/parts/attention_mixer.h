@@ -15,8 +15,8 @@ enum class QkNorm {
 };
 
 enum class QkvTensors {
-  kSeparate,     // attn_q, attn_k, attn_v
-  kFused,        // attn_qkv
+  kSeparate,  // attn_q, attn_k, attn_v
+  kFused,     // attn_qkv
   // attn_qkv, in which the rows of a key head are neighbours: those of its query heads, its own,
   // its values (GPT-NeoX, Falcon)
   kFusedByHead,
