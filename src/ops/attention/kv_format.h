@@ -25,7 +25,11 @@ inline constexpr int32_t kFp8Column = 16;
 // The byte of component d of a token in a head of `dim` components: [d / 16][token][16], so that a
 // column of a page of 16 tokens is 256 bytes in a row, from which a warp loads operands of the
 // tensor cores without bank conflicts. The last column is narrower where 16 does not divide dim.
-constexpr int64_t fp8_place(int32_t dim, int32_t block_tokens, int64_t token, int32_t d) {
+#ifdef __CUDACC__  // kernels call it, too
+__host__ __device__
+#endif
+    constexpr int64_t
+    fp8_place(int32_t dim, int32_t block_tokens, int64_t token, int32_t d) {
   const int32_t first = d / kFp8Column * kFp8Column;
   const int32_t width = dim - first < kFp8Column ? dim - first : kFp8Column;
   return int64_t{first} * block_tokens + token * width + (d - first);
