@@ -4,6 +4,7 @@
 #include <cmath>
 #include <fstream>
 #include <iterator>
+#include <map>
 #include <numeric>
 #include <optional>
 
@@ -330,6 +331,31 @@ TEST_P(GoldenValues, EightBitCachesAreNearFloat32) {
   for (const Flip& flip : comparison.flips) {
     EXPECT_LE(flip.fp32_gap, GetParam().fast_flip_gap_max)
         << flip.row << " position " << flip.position;
+  }
+}
+
+// What 8-bit floats of keys and values cost on a GPU, beside 16 bits there.
+TEST_P(GoldenValues, PerplexityOfFp8CachesOnAGpu) {
+  if (!cuda_device_present()) GTEST_SKIP() << "not run: there is no GPU";
+  if (!GetParam().cache.both) GTEST_SKIP() << "keys with large biases lose too much in 8 bits";
+  const auto golden =
+      read_golden_perplexity("tests/data/golden/perplexity.json", GetParam().model.name);
+  ASSERT_TRUE(golden.ok()) << golden.status().message();
+  std::map<int64_t, double> of_16_bits;
+  for (const bool fp8 : {false, true}) {
+    StackOptions options{.device = {.choice = DeviceChoice::kGpu}};
+    if (fp8) options.kv_formats.both = KvFormat::kFp8;
+    ASSERT_NO_FATAL_FAILURE(load(options));
+    std::vector<TokenId> ids;
+    ASSERT_NO_FATAL_FAILURE(read_text(*golden, ids));
+    for (const auto& [window, fp32] : golden->fp32) {
+      const double ours = perplexity(*model_, ids, static_cast<size_t>(window));
+      fmt::print("golden | {:<29} | perplexity c={} {:.4f} ({:+.2f} %)\n",
+                 title(fp8 ? "fp8 keys and values" : "16-bit keys and values"), window, ours,
+                 100 * (ours / fp32 - 1));
+      if (!fp8) of_16_bits[window] = ours;
+      if (fp8) EXPECT_LE(ours, 1.005 * of_16_bits[window]) << "window " << window;
+    }
   }
 }
 
