@@ -1,7 +1,10 @@
 // The report for people.
+#include <algorithm>
+
 #include <fmt/format.h>
 
 #include "apps/inspect_report.h"
+#include "models/model.h"
 #include "weights/generation_config.h"
 #include "weights/gguf.h"
 
@@ -107,12 +110,22 @@ std::string attention_text(const ModelConfig& config) {
                      config.head_dim);
 }
 
+bool learns_positions(const ModelConfig& config) {
+  const auto architecture = find_architecture(config.architecture);
+  return architecture.ok() &&
+         std::ranges::any_of((*architecture)->tensors(config), [](const TensorSpec& tensor) {
+           return tensor.name == "position_embd.weight";
+         });
+}
+
 void add_model_lines(std::string& text, const ModelConfig& config) {
   add_line(text, "layers",
            fmt::format("{}, hidden {}, feed-forward {}", config.layers, config.hidden, config.ffn));
   if (config.experts.count > 0) add_line(text, "experts", expert_text(config.experts));
   add_line(text, "attention", attention_text(config));
-  add_line(text, "positions", fmt::format("RoPE, {}", rope_text(config)));
+  add_line(text, "positions",
+           learns_positions(config) ? fmt::format("learned, {}", config.context_length)
+                                    : fmt::format("RoPE, {}", rope_text(config)));
   if (const std::string caps = soft_cap_text(config); !caps.empty()) {
     add_line(text, "soft caps", caps);
   }

@@ -4,6 +4,7 @@ import csv
 import io
 import json
 import math
+import pathlib
 
 import pytest
 
@@ -19,6 +20,12 @@ def test_inspect(program, model):
     report = json.loads(program.text("inspect", model, "--json"))
     assert isinstance(report, dict)
     assert "token_embd.weight" in program.text("inspect", model, "--tensors")
+
+
+def test_inspect_tells_positions_that_are_learned(program):
+    models = pathlib.Path(__file__).resolve().parents[1] / "data" / "models"
+    assert "positions      learned, 256\n" in program.text("inspect", models / "opt")
+    assert "positions      RoPE, base 10000" in program.text("inspect", models / "falcon")
 
 
 def test_inspect_of_a_truncated_file(program, model, tmp_path):

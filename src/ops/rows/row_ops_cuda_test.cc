@@ -2,6 +2,7 @@
 // cap, angles, gather) against the CPU reference on the same rounded inputs.
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <string>
 #include <vector>
 
@@ -220,6 +221,42 @@ TEST(RowOpsCuda, EmbeddingAndGather) {
       SCOPED_TRACE(label(kernel.name, dtype, rows, columns));
       kernel.run(context, args);
       expect_near(out.read(), expected, 0.0, 0.0);
+    }
+  });
+}
+
+// A position that is none reads the nearest row.
+TEST(RowOpsCuda, EmbeddingAddsTheRowsOfPositions) {
+  HR_CUDA_DEVICE_OR_SKIP(cuda);
+  for_each_case([&](DType dtype, int64_t rows, int64_t columns, int64_t gap) {
+    Rng rng(static_cast<uint64_t>(columns + 5));
+    constexpr int64_t kVocabulary = 31, kPositions = 7;
+    const std::vector<float> table = rounded_floats(rng, dtype, kVocabulary * columns);
+    const std::vector<float> learned = rounded_floats(rng, DType::kF32, kPositions * columns);
+    std::vector<int32_t> tokens, positions;
+    std::vector<float> expected;
+    for (int64_t t = 0; t < rows; ++t) {
+      tokens.push_back(static_cast<int32_t>(rng.below(kVocabulary)));
+      positions.push_back(static_cast<int32_t>(rng.below(kPositions + 1)));
+      const int64_t position = std::min<int64_t>(positions.back(), kPositions - 1);
+      for (int64_t i = 0; i < columns; ++i) {
+        expected.push_back(table[static_cast<size_t>(tokens.back() * columns + i)] * 1.5f +
+                           learned[static_cast<size_t>(position * columns + i)]);
+      }
+    }
+    const CudaArray<int32_t> tokens_on(cuda, tokens), positions_on(cuda, positions);
+    CudaMatrix table_on(cuda, dtype, kVocabulary, columns, gap, &table);
+    CudaMatrix learned_on(cuda, DType::kF32, kPositions, columns, 0, &learned);
+    OpContext context = cuda.context();
+    for (const auto& kernel : embedding_kernels().all()) {
+      CudaMatrix out(cuda, dtype, rows, columns, gap, nullptr);
+      EmbeddingArgs args{tokens_on.span(), table_on.view(), out.view(), 1.5f};
+      args.positions = positions_on.span();
+      args.position_table = learned_on.view();
+      if (!kernel.supports(cuda.device().traits(), args)) continue;
+      SCOPED_TRACE(label(kernel.name, dtype, rows, columns));
+      kernel.run(context, args);
+      expect_near(out.read(), expected, unit_of(dtype), 1e-6);
     }
   });
 }
