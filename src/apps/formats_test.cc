@@ -13,6 +13,7 @@
 #include "stack/model_files.h"
 #include "stack/model_stack.h"
 #include "weights/gguf_fixture.h"
+#include "weights/gpt_families.h"
 #include "weights/model_family.h"
 #include "weights/safetensors_fixture.h"
 
@@ -28,6 +29,10 @@ bool is_gemma(const ModelFamily& family) {
 }
 bool is_glm(const ModelFamily& family) {
   return family.architecture.find("glm") != std::string_view::npos;
+}
+
+bool is_refused_as_gguf(const ModelFamily& family) {
+  return family.other_mixer == LayerMixer::kDeltaNet || has_no_gguf(family.architecture);
 }
 
 // Small sizes; what a family does not have stays unwritten.
@@ -47,7 +52,8 @@ ModelConfig small_sizes(const ModelFamily& family) {
   for (const char* slides : {"exaone4", "cwm", "gpt-oss", "cohere2"}) {
     if (architecture == slides) config.window = 8;
   }
-  if (architecture == "gptneox") config.kv_heads = config.heads;
+  if (architecture == "gptneox" || architecture == "gpt2") config.kv_heads = config.heads;
+  if (architecture == "starcoder" || architecture == "falcon") config.kv_heads = 1;
   if (is_gemma(family) && architecture != "gemma") {
     config.window = 8;
     config.attention_soft_cap = architecture != "gemma3" ? 50.0f : 0.0f;
@@ -154,16 +160,19 @@ std::vector<float> interleaved(const std::vector<float>& rows, int64_t columns, 
   return out;
 }
 
-// Of rows that have a head's q, k and v together: all q, all k, all v, as GGUF files have them.
-std::vector<float> parts_first(const std::vector<float>& values, int64_t heads, int64_t head_dim) {
-  const auto size = static_cast<int64_t>(values.size()) / (3 * heads * head_dim) * head_dim;
+// Of rows that have a key head's queries, keys and values together: all q, all k, all v, as GGUF
+// files have them.
+std::vector<float> parts_first(const std::vector<float>& values, const ModelConfig& config) {
+  const int64_t group = config.heads / config.kv_heads;
+  const auto head_size = std::ssize(values) / (config.kv_heads * (group + 2));
   std::vector<float> out;
-  for (int64_t part = 0; part < 3; ++part) {
-    for (int64_t head = 0; head < heads; ++head) {
-      const auto from = values.begin() + (3 * head + part) * size;
-      out.insert(out.end(), from, from + size);
-    }
-  }
+  const auto add = [&](int64_t key_head, int64_t first, int64_t heads) {
+    const auto from = values.begin() + (key_head * (group + 2) + first) * head_size;
+    out.insert(out.end(), from, from + heads * head_size);
+  };
+  for (int64_t head = 0; head < config.kv_heads; ++head) add(head, 0, group);
+  for (int64_t head = 0; head < config.kv_heads; ++head) add(head, group, 1);
+  for (int64_t head = 0; head < config.kv_heads; ++head) add(head, group + 1, 1);
   return out;
 }
 
@@ -191,6 +200,7 @@ class HfShards {
 
   void add(const TensorSpec& spec, const HfMatch& match, const std::vector<float>& values) {
     const std::string hf = hf_name_of(names_, spec.name);
+    if (match.form == HfForm::kTurnedAlone) return add_turned(spec, hf, values);
     if (match.form != HfForm::kPlain) return add_by_turns(spec, match, hf, values);
     if (match.expert >= 0) return add_each_expert(spec, values);
     if (match.second_half.empty()) return add(hf, dimensions(spec.shape), values);
@@ -205,6 +215,18 @@ class HfShards {
       }
     }
     add(hf, {spec.shape[0], 2 * spec.shape[1], spec.shape[2]}, both);
+  }
+
+  // As GPT-2 has them.
+  void add_turned(const TensorSpec& spec, const std::string& hf, const std::vector<float>& values) {
+    const int64_t rows = spec.shape[0], columns = spec.shape[1];
+    std::vector<float> turned;
+    for (int64_t c = 0; c < columns; ++c) {
+      for (int64_t r = 0; r < rows; ++r) {
+        turned.push_back(values[static_cast<size_t>(r * columns + c)]);
+      }
+    }
+    add(hf, {columns, rows}, turned);
   }
 
   // As gpt-oss has them: matrices turned, and rows of gates and ups by turns.
@@ -304,7 +326,7 @@ class Formats : public testing::TestWithParam<size_t> {
         values = interleaved(values, spec.shape[1], config->head_dim);
       }
       if (config->fused.qkv_by_head && spec.name.find("attn_qkv") != std::string::npos) {
-        values = parts_first(values, config->heads, config->head_dim);
+        values = parts_first(values, *config);
       }
       const std::vector<int64_t> shape = dimensions(spec.shape);
       gguf.add_tensor(spec.name, {shape.rbegin(), shape.rend()}, 0);
@@ -352,7 +374,7 @@ class Formats : public testing::TestWithParam<size_t> {
 
 TEST_P(Formats, GgufAndSafetensorsAreTheSameModel) {
   const ModelFamily& family = model_families()[GetParam()];
-  if (family.other_mixer == LayerMixer::kDeltaNet) return expect_gguf_refused(family);
+  if (is_refused_as_gguf(family)) return expect_gguf_refused(family);
   ASSERT_NO_FATAL_FAILURE(write_model(family));
   const auto gguf = open_model_source(gguf_path()), hf = open_model_source(folder_.string());
   ASSERT_TRUE(gguf.ok() && hf.ok());

@@ -52,6 +52,12 @@ inline constexpr ClassNames<1> kCodeGenClasses{"CodeGenForCausalLM"};
 inline constexpr ClassNames<1> kOptClasses{"OPTForCausalLM"};
 inline constexpr ClassNames<1> kFalconClasses{"FalconForCausalLM"};
 
+// Nobody writes GGUF files of these, whose keys would have to say more than those of others do.
+constexpr bool has_no_gguf(std::string_view architecture) {
+  return architecture == "gptneo" || architecture == "gptj" || architecture == "codegen" ||
+         architecture == "opt";
+}
+
 void gpt2_defaults(ModelConfig& config);
 void gpt_big_code_defaults(ModelConfig& config);
 void gpt_neo_defaults(ModelConfig& config);

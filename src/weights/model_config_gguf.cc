@@ -4,6 +4,7 @@
 
 #include <fmt/format.h>
 
+#include "weights/gpt_families.h"
 #include "weights/model_config.h"
 #include "weights/model_family.h"
 
@@ -49,7 +50,7 @@ class GgufConfigReader {
       return file_.unsupported_field(key("expert_count"),
                                      "mixtures of experts of this architecture are not supported");
     }
-    if (family_.other_mixer == LayerMixer::kDeltaNet) {
+    if (family_.other_mixer == LayerMixer::kDeltaNet || has_no_gguf(family_.architecture)) {
       return file_.unsupported_field(
           "general.architecture",
           fmt::format("GGUF files of {} are not supported: use the model's safetensors",
