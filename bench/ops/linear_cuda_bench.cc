@@ -251,7 +251,9 @@ int main(int argc, char** argv) {
     const auto* const named = std::find_if(
         std::begin(kWeightTypes), std::end(kWeightTypes),
         [&](DType weight_type) { return dtype_name(weight_type) == std::string_view(argv[i]); });
-    if (named != std::end(kWeightTypes)) {
+    if (argv[i] == dtype_name(DType::kF8)) {
+      type = DType::kF8;
+    } else if (named != std::end(kWeightTypes)) {
       type = *named;
     } else if (std::atoll(argv[i]) > 0) {
       row_counts.push_back(std::atoll(argv[i]));

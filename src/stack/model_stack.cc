@@ -117,6 +117,10 @@ class StackLoader {
       : options_(options), progress_(progress), stack_(std::make_unique<ModelStackImpl>()) {
     stack_->source_ = std::move(source);
   }
+  // Of a load that failed: memory of a device goes before the device.
+  ~StackLoader() { options_.runner.adapter_slots.reset(); }
+  StackLoader(const StackLoader&) = delete;
+  StackLoader& operator=(const StackLoader&) = delete;
 
   Result<std::unique_ptr<ModelStack>> load() {
     const auto start = std::chrono::steady_clock::now();

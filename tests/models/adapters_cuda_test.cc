@@ -66,14 +66,21 @@ std::vector<TestRequest> adapted_requests(ModelUnderTest& model, size_t count,
   return requests;
 }
 
-// The largest distance of log-probabilities of the same tokens, until texts go apart.
-double largest_distance(const std::vector<TokenLogprobs>& a, const std::vector<TokenLogprobs>& b) {
-  double largest = 0;
-  for (size_t i = 0; i < std::min(a.size(), b.size()) && a[i].token == b[i].token; ++i) {
-    largest = std::max(largest, std::abs(double{a[i].logprob} - b[i].logprob));
+// Distances of log-probabilities of the same tokens, until texts go apart.
+struct Distances {
+  double largest = 0, sum = 0;
+  int count = 0;
+
+  void add(const std::vector<TokenLogprobs>& a, const std::vector<TokenLogprobs>& b) {
+    for (size_t i = 0; i < std::min(a.size(), b.size()) && a[i].token == b[i].token; ++i) {
+      const double distance = std::abs(double{a[i].logprob} - b[i].logprob);
+      largest = std::max(largest, distance);
+      sum += distance;
+      ++count;
+    }
   }
-  return largest;
-}
+  double mean() const { return sum / count; }
+};
 
 bool equal_outcomes(const Outcome& a, const Outcome& b) {
   const auto equal = [](const std::vector<TokenLogprobs>& x, const std::vector<TokenLogprobs>& y) {
@@ -90,8 +97,13 @@ TEST(TinyCudaAdapters, AnswersAreTheCpus) {
   if (!cuda_device_present()) GTEST_SKIP() << "not run: there is no GPU";
   for (const std::string name : {"llama", "llama-biases", "llama3-gguf.gguf", "qwen2", "phi3",
                                  "gemma2", "qwen3-moe", "olmo2", "starcoder2", "lfm2"}) {
-    for (const auto& [dtype, distance_max] :
-         {std::pair{DType::kF32, 3e-3}, {DType::kBF16, 0.35}, {DType::kF16, 0.06}}) {
+    // A token that a sharp adapter makes unlikely is far off in BF16: its mean tells.
+    struct Bound {
+      DType dtype;
+      double largest, mean;
+    };
+    for (const auto& [dtype, largest, mean] :
+         {Bound{DType::kF32, 3e-3, 3e-4}, {DType::kBF16, 4.0, 0.1}, {DType::kF16, 0.2, 0.0125}}) {
       SCOPED_TRACE(name + " " + std::string(dtype_name(dtype)));
       // In 16 bits rounding swaps experts.
       if (name == "qwen3-moe" && dtype != DType::kF32) continue;
@@ -102,12 +114,15 @@ TEST(TinyCudaAdapters, AnswersAreTheCpus) {
       const auto expected = cpu->answer(adapted_requests(*cpu, 10, 2));
       const auto actual = gpu->answer(adapted_requests(*gpu, 10, 2));
       ASSERT_TRUE(expected.ok() && actual.ok());
+      Distances distances;
       for (size_t i = 0; i < expected->size(); ++i) {
         const Outcome &want = (*expected)[i], &got = (*actual)[i];
         ASSERT_EQ(want.prompt_logprobs.size(), got.prompt_logprobs.size()) << i;
-        EXPECT_LE(largest_distance(want.prompt_logprobs, got.prompt_logprobs), distance_max) << i;
-        EXPECT_LE(largest_distance(want.logprobs, got.logprobs), distance_max) << i;
+        distances.add(want.prompt_logprobs, got.prompt_logprobs);
+        distances.add(want.logprobs, got.logprobs);
       }
+      EXPECT_LE(distances.largest, largest);
+      EXPECT_LE(distances.mean(), mean);
       // An adapter matters: without it the answer is another.
       std::vector<TestRequest> plain = adapted_requests(*gpu, 10, 2);
       for (TestRequest& request : plain) request.adapter = nullptr;

@@ -114,17 +114,20 @@ void run_case(TestDevice& cuda, const Float8Case& c) {
     const std::vector<float>& multiplied = rounds_x(kernel.name) ? x_rounded : x;
     for (int64_t i = 0; i < c.m * c.n; ++i) {
       const int64_t row = i / c.n, column = i % c.n;
-      double sum = c.bias ? bias[static_cast<size_t>(column)] : 0, size = 0;
+      double sum = 0, size = 0;
       for (int64_t j = 0; j < c.k; ++j) {
         const double product = static_cast<double>(multiplied[static_cast<size_t>(row * c.k + j)]) *
                                stack.rows[static_cast<size_t>(column * c.k + j)];
         sum += product;
         size += std::abs(product);
       }
+      // A bias and what was there may cancel a product that was rounded before.
+      const double rounded = std::abs(sum) + 1;
+      if (c.bias) sum += bias[static_cast<size_t>(column)];
       if (c.accumulates) sum += y[static_cast<size_t>(i)];
       // Sums of FP8 products keep some 14 bits on the way.
       const double unit = rounds_x(kernel.name) ? 1e-3 : 1e-5;
-      const double bound = unit * size + 2 * unit_of(c.y_dtype) * (std::abs(sum) + 1e-3);
+      const double bound = unit * size + 2 * unit_of(c.y_dtype) * (std::abs(sum) + rounded);
       ASSERT_NEAR(result[static_cast<size_t>(i)], sum, bound) << "element " << i;
     }
   }
@@ -251,7 +254,7 @@ TEST(Float8Cuda, ANormBeforeIsANormAlone) {
         }
         EXPECT_EQ(updated[0], updated[1]);
         // To eight rows two ops multiply x as it is; a norm's last bit may be another.
-        const double bound = m <= 8 && k >= 2048 ? 0.3 : 0.1;
+        const double bound = m <= 8 && k >= 2048 ? 0.6 : 0.1;
         for (size_t i = 0; i < results[0].size(); ++i) {
           ASSERT_NEAR(results[0][i], results[1][i], bound * (1 + std::abs(results[0][i])));
         }
