@@ -36,41 +36,26 @@ __device__ __forceinline__ uint2 from_e4m3<__nv_bfloat16>(uint32_t four) {
   return {pair(halves.x), pair(halves.y)};
 }
 
-// The same times a factor, in fewer instructions: of BF16 2^-120, exponent and mantissa going where
-// BF16 has them. NaN becomes 480: weights have none (the scale of their row says it). What numbers
-// are multiplied by makes up for 2^100 of it beforehand (from_e4m3_before), sums for the rest
-// afterwards.
+// The same of numbers that are none of NaN (which becomes 480), where it is a product's operand: of
+// BF16 exponent and mantissa go where it has them, and that its exponents start 120 lower is a
+// factor.
 template <class T>
-__device__ __forceinline__ uint2 from_e4m3_unscaled(uint32_t four);
+__device__ __forceinline__ uint2 from_finite_e4m3(uint32_t four);
 template <>
-__device__ __forceinline__ uint2 from_e4m3_unscaled<__half>(uint32_t four) {
+__device__ __forceinline__ uint2 from_finite_e4m3<__half>(uint32_t four) {
   return from_e4m3<__half>(four);
 }
 template <>
-__device__ __forceinline__ uint2 from_e4m3_unscaled<__nv_bfloat16>(uint32_t four) {
-  const auto pair = [](uint32_t bytes) {
-    return (bytes >> 4 & 0x07f007f0u) | (bytes & 0x80008000u);
+__device__ __forceinline__ uint2 from_finite_e4m3<__nv_bfloat16>(uint32_t four) {
+  constexpr uint32_t kFactor = 0x7b807b80;  // 2^120, twice
+  const auto pair = [](uint32_t bytes) {    // each the upper byte of a half, the lower one 0
+    const uint32_t bits = (bytes >> 4 & 0x07f007f0u) | (bytes & 0x80008000u);
+    uint32_t product;
+    asm("mul.rn.bf16x2 %0, %1, %2;" : "=r"(product) : "r"(bits), "r"(kFactor));
+    return product;
   };
   return {pair(__byte_perm(four, 0, 0x1404)), pair(__byte_perm(four, 0, 0x3424))};
 }
-template <class T>
-__device__ __forceinline__ uint32_t from_e4m3_before(uint32_t pair);
-template <>
-__device__ __forceinline__ uint32_t from_e4m3_before<__half>(uint32_t pair) {
-  return pair;
-}
-// Numbers from 2^27 on would become infinite.
-template <>
-__device__ __forceinline__ uint32_t from_e4m3_before<__nv_bfloat16>(uint32_t pair) {
-  constexpr uint32_t kFactor = 0x71807180;  // 2^100, twice
-  uint32_t product;
-  asm("mul.rn.bf16x2 %0, %1, %2;" : "=r"(product) : "r"(pair), "r"(kFactor));
-  return product;
-}
-template <class T>
-inline constexpr float kFromE4m3After = 1.0f;
-template <>
-inline constexpr float kFromE4m3After<__nv_bfloat16> = 0x1p20f;
 
 // Rounded to the nearest, at most kE4m3Max; `a` in the lowest byte.
 __device__ __forceinline__ uint32_t to_e4m3(float a, float b, float c, float d) {

@@ -1,10 +1,9 @@
 // The kernels of linear on CUDA whose W is FP8 (LinearWeight::row_scales()):
 //   x [M, K] f16 or bf16;  W [N, K] e4m3 and a scale a row;  y [M, N] of x's type or f32
 //
-// `gemv` (gemv.h) multiplies up to 8 rows of x as they are. With more rows x becomes e4m3, too,
-// each row with a scale, its largest magnitude / 448, and products are of FP8: `stream` (stream.h)
-// and the vendor's library. `any` multiplies x as it is: odd shapes, old libraries, and what tests
-// compare with.
+// `gemv` (gemv.h) multiplies up to 4 rows of x as they are. More become e4m3, too, each with a
+// scale of its own, its largest magnitude / 448, and products are of FP8: `stream` (stream.h) and
+// the vendor's library. `any` multiplies x as it is: odd shapes, and what tests compare with.
 #pragma once
 
 #include "ops/linear/norm_linear.h"
@@ -30,7 +29,7 @@ bool float8_streams(const DeviceTraits& traits, int64_t rows);
 bool float8_library_fits(const DeviceTraits& traits, const LinearArgs& args);
 void run_float8_library(OpContext& context, const LinearArgs& args);
 
-// The norm before a product, whose rows become FP8 at once. For rows that `gemv` does not take.
+// The norm before a product, whose rows become FP8 at once.
 bool norm_float8_fits(const DeviceTraits& traits, const NormLinearArgs& args);
 void run_norm_float8(OpContext& context, const NormLinearArgs& args);
 bool norm_gated_float8_fits(const DeviceTraits& traits, const NormGatedLinearArgs& args);

@@ -347,26 +347,16 @@ static LinearArgs both_of(const GatedLinearArgs& args) {
 }
 
 bool norm_gated_float8_fits(const DeviceTraits& traits, const NormGatedLinearArgs& args) {
-  return args.gated.activation != Activation::kClampedSwish &&
-         norm_fits(traits, args.norm, both_of(args.gated)) && gpu::rows_aligned(args.gated.y);
+  return norm_fits(traits, args.norm, both_of(args.gated));
 }
 
+// The activation is an op of its own: at the end of a tile of few rows one warp would have all of
+// it.
 void run_norm_gated_float8(OpContext& context, const NormGatedLinearArgs& args) {
-  const GatedLinearArgs& gated = args.gated;
-  const Workspace::Mark mark(context.workspace);
-  const Float8Rows rows = make_float8_rows(
-      context, args.norm,
-      context.workspace.take(float8_rows_bytes(gated.x.rows(), gated.x.columns())));
-  if (float8_streams(context.device.traits(), gated.x.rows())) {
-    return run_stream(
-        context,
-        {.linear = {.x = gated.x, .weight = gated.weight, .bias = gated.bias, .y = gated.y},
-         .gate = &gated.activation,
-         .rows = &rows});
-  }
-  run_library(context, both_of(gated), rows);
-  gated_activation(context,
-                   {.gate_up = gated.gate_up, .activation = gated.activation, .out = gated.y});
+  run_norm_float8(context, {.norm = args.norm, .linear = both_of(args.gated)});
+  gated_activation(
+      context,
+      {.gate_up = args.gated.gate_up, .activation = args.gated.activation, .out = args.gated.y});
 }
 
 bool float8_any_fits(const DeviceTraits& traits, const LinearArgs& args) {

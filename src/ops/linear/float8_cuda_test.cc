@@ -138,13 +138,9 @@ TEST(Float8Cuda, EveryKernelAgreesWithSumsInDouble) {
   HR_CUDA_DEVICE_OR_SKIP(cuda);
   for (const DType dtype : {DType::kBF16, DType::kF16}) {
     for (const DType y_dtype : {dtype, DType::kF32}) {
-      for (const int64_t m : {1, 3, 4, 5, 8, 9, 17, 64, 65, 130}) {
-        for (const auto& [n, k] : {std::pair<int64_t, int64_t>{48, 64},
-                                   {272, 2048},
-                                   {1040, 2176},
-                                   {144, 5120},
-                                   {32, 144}}) {
-          run_case(cuda, {dtype, y_dtype, m, n, k});
+      for (const int64_t m : {1, 4, 5, 8, 17, 64, 130}) {
+        for (const auto& [n, k] :
+             {std::pair<int64_t, int64_t>{48, 64}, {272, 2176}, {144, 4096}, {32, 144}}) {
           run_case(cuda, {dtype, y_dtype, m, n, k, true, m % 2 == 0});
         }
       }
@@ -155,11 +151,11 @@ TEST(Float8Cuda, EveryKernelAgreesWithSumsInDouble) {
 // Windows of x (gemv), shared columns (stream), several tiles a block, rows that no register holds.
 TEST(Float8Cuda, LargeMatrices) {
   HR_CUDA_DEVICE_OR_SKIP(cuda);
-  for (const int64_t m : {1, 5, 8, 33}) {
+  for (const int64_t m : {1, 5, 33}) {
     run_case(cuda, {DType::kBF16, DType::kBF16, m, 144, 14336, false, true});
     run_case(cuda, {DType::kF16, DType::kF32, m, 80, 18432, true});
-    run_case(cuda, {DType::kBF16, DType::kBF16, m, 132 * 8 * 17 + 16, 2048});
   }
+  run_case(cuda, {DType::kBF16, DType::kBF16, 8, 132 * 8 * 17 + 16, 2048});
 }
 
 const Kernel<LinearArgs>& kernel_named(std::string_view name) {
@@ -203,7 +199,7 @@ TEST(Float8Cuda, AGateIsTheProductsOwn) {
       OpContext context = cuda.context();
       kernel.run(context, args);
       const std::vector<float> result = y.read();
-      const bool few = m <= 8 && kernel.name != "gated_linear/cuda/stream";
+      const bool few = m <= 4 || kernel.name.find("gemv") != std::string_view::npos;
       const std::vector<float>& sums = few ? as_it_is : as_float8;
       for (int64_t i = 0; i < m * kFeatures; ++i) {
         const int64_t at = i / kFeatures * 2 * kFeatures + i % kFeatures;
@@ -213,7 +209,7 @@ TEST(Float8Cuda, AGateIsTheProductsOwn) {
         ASSERT_NEAR(result[static_cast<size_t>(i)], expected, 0.02 * std::abs(expected) + 2e-3);
       }
     }
-    EXPECT_GE(kernels_run, 2);
+    EXPECT_GE(kernels_run, m <= 8 ? 2 : 1);
   }
 }
 

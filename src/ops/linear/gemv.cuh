@@ -255,10 +255,6 @@ class GemvBlock {
   __device__ __forceinline__ uint4 load_x(const std::byte* line, int access) const {
     return *reinterpret_cast<const uint4*>(line + gemv_x_byte(lane_, sizeof(W), access));
   }
-  __device__ static __forceinline__ uint4 before_product(const uint4& x) {
-    return {from_e4m3_before<T>(x.x), from_e4m3_before<T>(x.y), from_e4m3_before<T>(x.z),
-            from_e4m3_before<T>(x.w)};
-  }
   // 16 columns of a row: two products of the first eight, two of the others.
   __device__ __forceinline__ void add_eight_bit_products(
       float (&sums)[kColumnTiles][4], const uint4& low, const uint4& high, const std::byte* x_at,
@@ -270,13 +266,13 @@ class GemvBlock {
 #pragma unroll
     for (int c = 0; c < kColumnTiles; ++c) {
       const uint4 first = load_x(x_at + x_row[c], 0), second = load_x(x_at + x_row[c], 1);
-      x[c][0] = before_product(turned ? second : first);
-      x[c][1] = before_product(turned ? first : second);
+      x[c][0] = turned ? second : first;
+      x[c][1] = turned ? first : second;
     }
 #pragma unroll
     for (int j = 0; j < 4; ++j) {
-      const uint2 of_low = from_e4m3_unscaled<T>(lows[j]);
-      const uint2 of_high = from_e4m3_unscaled<T>(highs[j]);
+      const uint2 of_low = from_finite_e4m3<T>(lows[j]);
+      const uint2 of_high = from_finite_e4m3<T>(highs[j]);
       const uint32_t weights[4] = {of_low.x, of_high.x, of_low.y, of_high.y};
 #pragma unroll
       for (int c = 0; c < kColumnTiles; ++c) {
@@ -400,7 +396,7 @@ class GemvBlock {
     return sum;
   }
   __device__ static __forceinline__ float scaled(float sum, float scale) {
-    return kEightBits ? sum * (kFromE4m3After<T> * scale) : sum;
+    return kEightBits ? sum * scale : sum;
   }
   __device__ __forceinline__ void store(int32_t first_tile, int32_t tiles, int buffer) {
     const float* sums = sums_of(buffer);

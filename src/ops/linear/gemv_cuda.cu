@@ -93,7 +93,10 @@ bool gemv_fits(const DeviceTraits& traits, const FusedLinearArgs& args) {
 
 bool gemv_pays(const DeviceTraits& traits, const FusedLinearArgs& args) {
   const LinearWeight& weight = *args.weight;
-  if (weight.is_matrix_of(DType::kF8)) return gemv_fits(traits, args);
+  // Of FP8, `stream` is ahead with a second product of the same registers.
+  if (weight.is_matrix_of(DType::kF8)) {
+    return args.x.rows() <= kGemvXRows && gemv_fits(traits, args);
+  }
   return gemv_fits(traits, args) && weight.n() >= kRowsThatPay &&
          weight.n() * weight.k() >= kElementsThatPay;
 }

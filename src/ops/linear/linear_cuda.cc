@@ -103,10 +103,7 @@ StreamArgs stream_args(const GatedLinearArgs& args) {
 // Alone it is as fast as the library's product without the activation; inside a step the two of
 // them are ahead (docs/kernels/notebook/linear.md).
 bool gated_stream_pays(const DeviceTraits& traits, const GatedLinearArgs& args) {
-  const bool few_of_float8 =
-      args.weight->is_matrix_of(DType::kF8) && float8_streams(traits, args.x.rows());
-  return (traits.batch_invariant || few_of_float8) && can_be_fused(args) &&
-         stream_fits(traits, stream_args(args));
+  return traits.batch_invariant && can_be_fused(args) && stream_fits(traits, stream_args(args));
 }
 void run_gated_stream(OpContext& context, const GatedLinearArgs& args) {
   run_stream(context, stream_args(args));

@@ -27,7 +27,7 @@ namespace headrace::gpu {
 
 constexpr int kStreamRowBytes = 2 * kStreamColumns;
 constexpr int kStreamProductBytes = 32;  // of K, of one product
-constexpr int kStreamStagesMax = 12;
+constexpr int kStreamStagesMax = 24;
 constexpr int kStreamGroupRows = 64;  // rows of x of a warpgroup
 constexpr int kStreamPad = 8;         // floats after a row of sums: other banks for the next
 
@@ -245,19 +245,27 @@ class StreamConsumer {
     if (before >= 0 && lane_ == 0) barriers_.empty[before].arrive();
   }
 
-  // Of a block that has all columns of the tile.
+  // Of a block that has all columns of the tile: what its sums are multiplied by and added to,
+  // asked for before the products, since a warp that waits for each in turn takes microseconds a
+  // tile, and of few rows one warp has all of them.
+  __device__ void ask_beside(int32_t tile) {
+    if (row_ >= args_.m) return;
+#pragma unroll
+    for (int j = 0; j < kPairs; ++j) {
+      const int32_t row = weight_row(tile, j), next = min(row + 1, weight_rows() - 1);
+      if constexpr (kFloat8) scales_[j] = {args_.w_scales[row], args_.w_scales[next]};
+      if (args_.bias != nullptr) biases_[j] = {args_.bias[row], args_.bias[next]};
+    }
+  }
   __device__ void store(int32_t tile) const {
-    const int32_t first = tile * (args_.gated ? Shape::kHalfRows : kTileRows) + column_;
 #pragma unroll
     for (int half = 0; half < 2; ++half) {
       const int32_t row = row_ + 8 * half;
       if (row >= args_.m) continue;
-#pragma unroll
-      for (int j = 0; j < kTileRows / 8; ++j) {
-        if (args_.gated && j >= kTileRows / 16) break;
-        const float2 value = pair(j, half);
-        const float2 up = j < kTileRows / 16 ? pair(j + kTileRows / 16, half) : value;
-        finish_stream_pair<T>(args_, row, first + 8 * j, value, up);
+      if (args_.y_is_float) {
+        store_row<float>(tile, row, half);
+      } else {
+        store_row<T>(tile, row, half);
       }
     }
   }
@@ -276,6 +284,76 @@ class StreamConsumer {
   }
 
  private:
+  static constexpr bool kFloat8 = sizeof(Operand) == 1;
+  static constexpr int kPairs = kTileRows / 8;  // of a row of sums
+
+  __device__ __forceinline__ int32_t weight_rows() const {
+    return args_.gated ? 2 * args_.n_out : args_.n_out;
+  }
+  // The row of W, or the last one, that the first sum of pair j is of.
+  __device__ __forceinline__ int32_t weight_row(int32_t tile, int j) const {
+    if (!args_.gated) return min(tile * kTileRows + column_ + 8 * j, args_.n_out - 1);
+    const int32_t column = tile * Shape::kHalfRows + column_ + 8 * (j % (kPairs / 2));
+    return min(column, args_.n_out - 1) + (j < kPairs / 2 ? 0 : args_.n_out);
+  }
+  // A sum with what stands beside it.
+  __device__ __forceinline__ float2 complete(int j, int half, float of_row) const {
+    float2 sum = pair(j, half);
+    if constexpr (kFloat8) {
+      sum.x *= of_row * scales_[j].x;
+      sum.y *= of_row * scales_[j].y;
+    }
+    if (args_.bias != nullptr) {
+      sum.x += biases_[j].x;
+      sum.y += biases_[j].y;
+    }
+    return sum;
+  }
+  template <class Y>
+  __device__ __forceinline__ void store_row(int32_t tile, int32_t row, int half) const {
+    const int32_t first = tile * (args_.gated ? Shape::kHalfRows : kTileRows) + column_;
+    auto* const y = static_cast<Y*>(args_.y) + row * args_.y_stride;
+    const float of_row = kFloat8 ? args_.x_scales[row] : 1.0f;
+    if (args_.gated) {
+#pragma unroll
+      for (int j = 0; j < kPairs / 2; ++j) {
+        const float2 gate = complete(j, half, of_row);
+        const float2 up = complete(j + kPairs / 2, half, of_row);
+        store_pair(y, first + 8 * j,
+                   {activated(args_.activation, gate.x) * up.x,
+                    activated(args_.activation, gate.y) * up.y});
+      }
+      return;
+    }
+    float2 before[kPairs] = {};
+    if (args_.accumulates) {
+#pragma unroll
+      for (int j = 0; j < kPairs; ++j) {
+        const int32_t column = first + 8 * j;
+        if (column < args_.n_out) before[j].x = to_float(y[column]);
+        if (column + 1 < args_.n_out) before[j].y = to_float(y[column + 1]);
+      }
+    }
+#pragma unroll
+    for (int j = 0; j < kPairs; ++j) {
+      const float2 sum = complete(j, half, of_row);
+      store_pair(y, first + 8 * j, {sum.x + before[j].x, sum.y + before[j].y});
+    }
+  }
+  // The last of an odd number of columns stands alone: what is behind it is not touched.
+  template <class Y>
+  __device__ __forceinline__ void store_pair(Y* y, int32_t column, float2 value) const {
+    if (column + 1 < args_.n_out) {
+      if constexpr (sizeof(Y) == 4) {
+        *reinterpret_cast<float2*>(y + column) = value;
+      } else {
+        *reinterpret_cast<uint32_t*>(y + column) = packed<Y>(value.x, value.y);
+      }
+    } else if (column < args_.n_out) {
+      y[column] = from_float<Y>(value.x);
+    }
+  }
+
   __device__ __forceinline__ float2 pair(int j, int half) const {
     return {sums_[4 * j + 2 * half], sums_[4 * j + 2 * half + 1]};
   }
@@ -287,6 +365,7 @@ class StreamConsumer {
   int32_t row_, column_;
   StreamPosition at_;
   float sums_[Shape::kSums] = {};
+  float2 scales_[kPairs], biases_[kPairs];  // of FP8; where there is a bias
 };
 
 // This block's share of a tile's columns of y, from the sums that the blocks of the cluster left.
@@ -348,6 +427,7 @@ __global__ void __launch_bounds__(StreamShape<kTileRows, kGroups>::kThreads, 1)
     wait_for_earlier_kernels();  // in every thread that reads what they wrote
     StreamConsumer<T, Operand, kTileRows, kGroups> consumer(barriers, ring, args);
     for (int32_t tile = first_tile; tile < args.tiles; tile += tile_step) {
+      if (splits == 1) consumer.ask_beside(tile);
       consumer.multiply(range.count);
       if (splits == 1) consumer.store(tile);
     }
