@@ -84,10 +84,12 @@ class DeviceRunner final : public Runner {
   bool takes_adapters() const override { return options_.adapter_slots != nullptr; }
   int64_t page_bytes() const override { return storage_.plan().page_bytes; }
   Status read_page(TierPage from, std::span<std::byte> to) override {
+    device_.make_current();
     HR_RETURN_IF_ERROR(page_moves_.synchronize());
     return storage_.read_page(*stream_, from, to);
   }
   Status write_page(std::span<const std::byte> from, BlockId to) override {
+    device_.make_current();
     return storage_.write_page(*stream_, from, to);
   }
   RunnerTiming timing() const override { return timing_; }
@@ -191,7 +193,9 @@ Status DeviceRunner::create_recorder() {
   return ok_status();
 }
 
+// Each call may be the first of its thread, which begins on the first GPU.
 Ticket DeviceRunner::submit_forward(const StepPlan& plan) {
+  device_.make_current();
   CHECK(plan.token_count <= options_.max_num_batched_tokens);
   const Ticket ticket(++last_ticket_);
   StepInFlight& step = steps_[ticket];
@@ -344,6 +348,7 @@ void DeviceRunner::make_masks(StepInFlight& step) {
 }
 
 void DeviceRunner::submit_sample(Ticket ticket) {
+  device_.make_current();
   CHECK(submission_.has_value() && ticket.value == submission_->ticket.value);
   StepInFlight& step = steps_[ticket];
   if (status_.ok()) {
@@ -380,6 +385,7 @@ void DeviceRunner::note(Status status) {
 bool DeviceRunner::all_ranks_go_on() const { return seat_.largest(status_.ok() ? 0 : 1) == 0; }
 
 bool DeviceRunner::idle_work() {
+  device_.make_current();
   if (!trials_.has_value() || !all_ranks_go_on()) return false;
   const Result<bool> more = trials_->run_one();
   note(more.status());
@@ -418,6 +424,7 @@ Result<double> DeviceRunner::run_padding(const PaddingStep& step) {
 }
 
 Result<StepResult> DeviceRunner::wait(Ticket ticket) {
+  device_.make_current();
   StepInFlight& step = steps_[ticket];
   CHECK(step.submitted);
   HR_RETURN_IF_ERROR(status_);

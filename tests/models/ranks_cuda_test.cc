@@ -128,6 +128,26 @@ TEST(RanksCuda, TinyModelsInFloat32AreTheCpus) {
   EXPECT_GE(models, 13);
 }
 
+// Not split, on a GPU that is not the first: every thread has to say which one it means.
+TEST(RanksCuda, AModelOnTheSecondGpuAnswersAsOnTheFirst) {
+  if (!create_cuda_device(1, 1).ok()) GTEST_SKIP() << "not run: there are no two GPUs";
+  for (const char* name : {"/llama", "/gemma2"}) {
+    StackOptions options =
+        whole_options(std::string("tests/data/models") + name, DeviceChoice::kGpu, DType::kBF16);
+    options.device.gpus = {0};
+    auto first = ModelUnderTest::load(options);
+    options.device.gpus = {1};
+    auto second = ModelUnderTest::load(options);
+    ASSERT_TRUE(first.ok() && second.ok()) << second.status().message();
+    const auto all = requests(100);
+    const auto expected = first->answer(all), actual = second->answer(all);
+    ASSERT_TRUE(expected.ok() && actual.ok()) << actual.status().message();
+    for (size_t i = 0; i < all.size(); ++i) {
+      EXPECT_EQ((*expected)[i].tokens, (*actual)[i].tokens) << name << " " << i;
+    }
+  }
+}
+
 // The folder of a configuration, for dummy weights.
 std::string wide_model() {
   const std::filesystem::path folder = std::filesystem::path(testing::TempDir()) / "wide-ranks";
