@@ -146,8 +146,9 @@ class Start:
         if case.name not in alone:
             return None
         near = soak_check.NEAR_OF_STATES if self.shape.keeps_states() else soak_check.NEAR
-        if self.flags.keeps_fp8():
-            near = soak_check.NEAR_OF_FP8
+        eights = self.flags.keeps_fp8() + self.flags.multiplies_fp8()
+        if eights > 0:
+            near = soak_check.NEAR_OF_FP8 * eights * (2 if self.shape.keeps_states() else 1)
         if self.shape.has_experts():
             near = soak_check.NEAR_OF_EXPERTS
         check = soak_check.compare(answer, alone[case.name], self.flags.exact, near)

@@ -160,6 +160,9 @@ class Flags:
     def keeps_fp8(self):
         return "fp8" in self.flags
 
+    def multiplies_fp8(self):
+        return "--quantization=fp8" in self.flags
+
     def element(self):
         """Bytes of a component of a key."""
         return 1 if self.keeps_fp8() else 4 if "float32" in self.flags else 2

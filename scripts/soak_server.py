@@ -193,7 +193,7 @@ class Server:
     def planned_mib(self):
         if self.ranks > 1:
             return None  # the plan is of one rank
-        parts = re.findall(r"(weights|adapters|tables|values|steps|kernels) ([0-9.]+)", self.plan)
+        parts = re.findall(r"(weights|adapters|tables|values|unpacked|steps|kernels) ([0-9.]+)", self.plan)
         return 1024 * sum(float(gib) for _, gib in parts) if parts else None
 
     def end(self):
