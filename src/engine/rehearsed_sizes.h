@@ -16,7 +16,9 @@ class RehearsedSizes {
   // Whether `input` has products of a class that no step before it had.
   bool adds(const StepInput& input) {
     const bool of_layers = adds_rows(of_layers_, input.tokens.size());
-    const bool of_last_layer = input.keeps_rows && adds_rows(of_layers_, input.kept_rows.size());
+    // Of rows that are kept the last layer has all products but the first.
+    const size_t kept = input.keeps_rows ? input.kept_rows.size() : 0;
+    const bool of_last_layer = !of_layers_.contains(class_of(kept)) && adds_rows(of_kept_, kept);
     // The head has its rows in pieces.
     constexpr size_t kPiece = kDeviceLogitRowsMax;
     const size_t rows = input.logit_rows.size();
@@ -26,11 +28,14 @@ class RehearsedSizes {
   }
 
  private:
+  static int64_t class_of(size_t rows) {
+    return rows == 0 ? 0 : gemm_row_class(static_cast<int64_t>(rows));
+  }
   static bool adds_rows(std::set<int64_t>& classes, size_t rows) {
-    return rows > 0 && classes.insert(gemm_row_class(static_cast<int64_t>(rows))).second;
+    return rows > 0 && classes.insert(class_of(rows)).second;
   }
 
-  std::set<int64_t> of_layers_, of_head_;
+  std::set<int64_t> of_layers_, of_kept_, of_head_;
 };
 
 }  // namespace headrace

@@ -44,7 +44,10 @@ TEST_F(RehearsedSizesTest, TheHeadHasItsRowsInPieces) {
 TEST_F(RehearsedSizesTest, TheRowsThatTheLastLayerKeepsAreASizeOfTheirOwn) {
   EXPECT_TRUE(adds(64, 3, 3));
   EXPECT_TRUE(adds(64, 3, 4));
-  EXPECT_FALSE(adds(4, 3));
+  EXPECT_FALSE(adds(64, 3, 4));
+  EXPECT_TRUE(adds(4, 3));  // all products of a layer
+  EXPECT_TRUE(adds(5, 3));
+  EXPECT_FALSE(adds(64, 3, 5));
 }
 
 }  // namespace

@@ -341,8 +341,9 @@ class DecoderLoader {
     source.unpack = options_.unpack_blocks || wanted.dense;
     const auto fast = reader->fast_type();
     const bool fits = fast && row_bytes(*fast, wanted.columns);
-    if (device_.kind() == DeviceKind::kCuda && reader->has_float8_rows()) {
-      source.quantise_to = DType::kF8;  // the numbers that the file has
+    // The numbers that the file has; but rows of the table are looked up, as those of Q8_0.
+    if (device_.kind() == DeviceKind::kCuda && reader->has_float8_rows() && wanted.name != kTable) {
+      source.quantise_to = DType::kF8;
     } else if (fits && compute_of(wanted) != LinearCompute::kFloat32 && !source.unpack) {
       source.quantise_to = fast;
       if (requantised_++ == 0) first_requantised_ = source_.name_in_file(wanted.name);

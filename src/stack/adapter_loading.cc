@@ -9,6 +9,7 @@
 #include "base/log.h"
 #include "models/dummy_lora.h"
 #include "models/lora_adapter.h"
+#include "ops/linear/lora_linear.h"
 #include "weights/lora_file.h"
 
 namespace headrace {
@@ -77,6 +78,13 @@ Result<std::shared_ptr<LoraSlots>> make_adapter_slots(const AdapterOptions& opti
                                    "computes: leave the flag out",
                                    dtype_name(activations)),
                        "lora-dtype");
+  }
+  for (const MatrixStack& site : model.model.adapter_sites()) {
+    if (site.rows.size() <= kLoraPlacesMax) continue;
+    return unsupported(fmt::format("--enable-lora: on a GPU the {} pieces of {} take no adapters: "
+                                   "use --device cpu",
+                                   site.rows.size(), site.rows.front().name),
+                       "enable-lora");
   }
   LoraSlots::Sizes sizes{.count = adapters_max(options), .rank_max = options.rank_max};
   if (!options.enabled) {

@@ -78,6 +78,9 @@ class EncoderLoad {
     if (options_.load.dtype && *options_.load.dtype != DType::kF32) {
       return refuse("--dtype", "is float32 for encoders: leave it out");
     }
+    if (options_.load.quantise_to == DType::kF8) {
+      return refuse("--quantization fp8", "is of GPUs: use q8_0 for encoders");
+    }
     if (options_.device.tensor_parallel_size > 1) {
       return refuse("--tensor-parallel-size", "is 1 for encoders");
     }

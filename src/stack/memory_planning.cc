@@ -51,7 +51,10 @@ int64_t adapter_bytes_about(const AdapterOptions& options, const ModelConfig& co
   const int64_t keys = int64_t{config.kv_heads} * config.head_dim;
   const int64_t widths = 6 * int64_t{config.hidden} + 2 * queries + 2 * keys +
                          3 * (config.hidden + int64_t{config.ffn});
-  return int64_t{2} * adapters_max(options) * options.rank_max * config.layers * widths;
+  // Those of the start alone have slots of their largest rank, which their files say.
+  constexpr int32_t kRankOfMost = 16;
+  const int32_t rank = options.enabled ? options.rank_max : std::min(options.rank_max, kRankOfMost);
+  return int64_t{2} * adapters_max(options) * rank * config.layers * widths;
 }
 
 // The model's whole context where there is memory for a sequence of it: on a GPU, as engines on

@@ -135,6 +135,9 @@ Status check_sources(const Device& device, std::span<const LinearSource> sources
       return invalid_argument(fmt::format("linear weight: {} columns are no whole blocks of {}",
                                           w.columns(), dtype_name(w.dtype)));
     }
+    if (source.quantise_to == DType::kF8 && device.kind() == DeviceKind::kCpu) {
+      return unsupported("linear weights in FP8: only on CUDA");
+    }
     if (source.quantise_to && !row_bytes(*source.quantise_to, w.columns())) {
       return invalid_argument(fmt::format("linear weight: {} columns are no whole blocks of {}",
                                           w.columns(), dtype_name(*source.quantise_to)));

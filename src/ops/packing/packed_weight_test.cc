@@ -197,6 +197,9 @@ TEST(LinearWeight, QuantisesFloatRowsAsTheFormatSays) {
   LinearSource source{{view.data, DType::kF32, Shape{4, 48}}, {}};
   source.quantise_to = DType::kQ8_0;
   EXPECT_FALSE(LinearWeight::pack(*device, {&source, 1}, LinearCompute::kFast).ok());
+  source.quantise_to = DType::kF8;  // which a CPU's kernels do not take
+  EXPECT_EQ(LinearWeight::pack(*device, {&source, 1}, LinearCompute::kFast).status().code(),
+            StatusCode::kUnsupported);
 }
 
 TEST(LinearWeight, TakesTheFilesBytesAndNoMore) {
