@@ -78,12 +78,13 @@ bool norm_fits(const FusedLinearArgs& args) {
 }  // namespace
 
 bool gemv_fits(const DeviceTraits& traits, const FusedLinearArgs& args) {
+  if (traits.kind != DeviceKind::kCuda) return false;
   const DType dtype = args.x.dtype;
   const bool floats = dtype == DType::kBF16 || dtype == DType::kF16;
   const bool eight_bits = args.weight->is_matrix_of(DType::kF8);
   const int columns = gemv_columns(eight_bits ? 1 : 2);
-  return traits.kind == DeviceKind::kCuda && traits.compute_capability == 90 &&
-         !traits.batch_invariant && floats && (eight_bits || args.weight->is_matrix_of(dtype)) &&
+  return traits.compute_capability == 90 && !traits.batch_invariant && floats &&
+         (eight_bits || args.weight->is_matrix_of(dtype)) &&
          (args.y.dtype == dtype || args.y.dtype == DType::kF32) && args.x.rows() <= kGemvRowsMax &&
          args.x.columns() % columns == 0 && args.x.columns() >= int64_t{kGemvWarps} * columns &&
          gpu::rows_aligned(args.x) && gpu::rows_aligned(args.weight->matrix()) &&
@@ -92,13 +93,11 @@ bool gemv_fits(const DeviceTraits& traits, const FusedLinearArgs& args) {
 }
 
 bool gemv_pays(const DeviceTraits& traits, const FusedLinearArgs& args) {
+  if (!gemv_fits(traits, args)) return false;
   const LinearWeight& weight = *args.weight;
   // Of FP8, `stream` is ahead with a second product of the same registers.
-  if (weight.is_matrix_of(DType::kF8)) {
-    return args.x.rows() <= kGemvXRows && gemv_fits(traits, args);
-  }
-  return gemv_fits(traits, args) && weight.n() >= kRowsThatPay &&
-         weight.n() * weight.k() >= kElementsThatPay;
+  if (weight.is_matrix_of(DType::kF8)) return args.x.rows() <= kGemvXRows;
+  return weight.n() >= kRowsThatPay && weight.n() * weight.k() >= kElementsThatPay;
 }
 
 void run_gemv(OpContext& context, const FusedLinearArgs& args) {

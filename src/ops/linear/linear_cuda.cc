@@ -54,7 +54,7 @@ constexpr int kStreamedRowsMin = 5, kStreamedRowsMax = 64;
 constexpr int64_t kStreamedElementsMin = 2048 * 2048, kStreamedElementsMax = 4096 * 4096;
 
 bool float8_stream_fits(const DeviceTraits& traits, const LinearArgs& args) {
-  return args.weight->is_matrix_of(DType::kF8) && stream_fits(traits, {.linear = args});
+  return stream_fits(traits, {.linear = args}) && args.weight->is_matrix_of(DType::kF8);
 }
 bool stream_pays(const DeviceTraits& traits, const LinearArgs& args) {
   if (!stream_fits(traits, {.linear = args})) return false;

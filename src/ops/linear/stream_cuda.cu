@@ -136,11 +136,11 @@ void launch_type(OpContext& context, const StreamArgs& args) {
 }  // namespace
 
 bool stream_fits(const DeviceTraits& traits, const StreamArgs& args) {
+  if (traits.kind != DeviceKind::kCuda) return false;
   const LinearArgs& linear = args.linear;
   const DType dtype = linear.x.dtype;
   const bool float8 = linear.weight->is_matrix_of(DType::kF8);
-  return traits.kind == DeviceKind::kCuda && traits.compute_capability == 90 &&
-         (dtype == DType::kBF16 || dtype == DType::kF16) &&
+  return traits.compute_capability == 90 && (dtype == DType::kBF16 || dtype == DType::kF16) &&
          (float8 || linear.weight->is_matrix_of(dtype)) &&
          (linear.y.dtype == dtype || linear.y.dtype == DType::kF32) &&
          gpu::whole_accesses(dtype, linear.x.columns()) && gpu::rows_aligned(linear.x) &&
