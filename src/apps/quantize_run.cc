@@ -107,6 +107,7 @@ class QuantizeRun {
     OutputLock lock(partial() + ".lock");
     HR_RETURN_IF_ERROR(lock.take(options_.out));
     HR_RETURN_IF_ERROR(check_partial());
+    if (from_gguf()) warn_of_rounding_twice();
     HR_RETURN_IF_ERROR(begin());
     std::optional<Perplexity> before;
     if (options_.measures_perplexity && !perplexity_text_.empty()) {
@@ -203,7 +204,6 @@ class QuantizeRun {
                                      matrix.name, matrix.shape[1],
                                      dtype_name(*quantize_.block_type)));
     }
-    warn_of_rounding_twice();
     return ok_status();
   }
 

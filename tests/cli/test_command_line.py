@@ -88,7 +88,7 @@ def test_missing_default_model_says_how_to_get_it(program):
 
 
 @pytest.mark.parametrize(
-    "command, remedy", [("ls", "headrace list"), ("create", "headrace pull"), ("run-batch", "headrace batch")]
+    "command, remedy", [("ls", "headrace list"), ("run-batch", "headrace batch")]
 )
 def test_commands_of_other_programs_are_told_what_does_it_here(program, command, remedy):
     message = program.error(command, "x")

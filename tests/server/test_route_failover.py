@@ -103,16 +103,23 @@ def test_every_protocol_survives_its_worker(cluster):
     router, workers, start_worker = cluster
     wanted = {name: told(name, ask(router.url, name)) for name in REQUESTS}
     with concurrent.futures.ThreadPoolExecutor(len(REQUESTS)) as pool:
-        for fault in (kill, stop, shut_down):
+        faults = [kill, stop, shut_down]
+        tries = 0
+        while faults:
+            fault, tries = faults[0], tries + 1
             before = resumed(router)
             victim = workers[0]
             asked = {name: pool.submit(ask, router.url, name) for name in REQUESTS}
             wait_for(lambda: workers_of(router)[0]["in_flight"] >= 3)
-            time.sleep(0.4)
+            time.sleep(0.4 / tries)
             fault(victim)
             for name, answer in asked.items():
                 assert told(name, answer.result()) == wanted[name], (fault.__name__, name)
-            assert resumed(router) > before, fault.__name__
+            # On a fast machine all may have ended before the fault: it is given once more, sooner.
+            if resumed(router) > before:
+                faults.pop(0)
+                tries = 0
+            assert tries < 3, fault.__name__
             victim.send(signal.SIGCONT)
             if fault != stop:
                 victim.child.wait(timeout=20)
