@@ -104,7 +104,7 @@ StackOptions in_small_pool(StackOptions options, ModelUnderTest& roomy) {
       static_cast<int64_t>(roomy.stack().engine().options().scheduler.groups.size());
   options.batch.max_num_batched_tokens = 16;
   options.memory.kv_cache_memory_bytes =
-      groups * (kLength / 16 + 3) * (info.kv_bytes / info.block_count);
+      groups * (kLength / 16 + 2) * (info.kv_bytes / info.block_count);
   options.engine.scheduler.admission_headroom = 0;
   options.runner.poison_kv = true;
   return options;
