@@ -8,22 +8,6 @@ namespace headrace {
 namespace {
 
 // Of devices that compute nothing.
-class NullRank final : public Communicator {
- public:
-  NullRank(int rank, int size) : rank_(rank), size_(size) {}
-  int rank() const override { return rank_; }
-  int size() const override { return size_; }
-  void all_reduce_sum(Stream&, TensorView) override {}
-  void all_gather(Stream&, TensorView, std::span<const int64_t>) override {}
-  void gather(Stream&, TensorView, std::span<const int64_t>) override {}
-  void all_to_all(Stream&, ConstTensorView, TensorView) override {}
-  void send(Stream&, ConstTensorView, int) override {}
-  void receive(Stream&, TensorView, int) override {}
-
- private:
-  int rank_, size_;
-};
-
 class NullRanks final : public PeerRanks {
  public:
   explicit NullRanks(int size) {
@@ -32,7 +16,7 @@ class NullRanks final : public PeerRanks {
   Communicator& rank(int rank) override { return ranks_[static_cast<size_t>(rank)]; }
 
  private:
-  std::vector<NullRank> ranks_;
+  std::vector<LoneRank> ranks_;
 };
 
 }  // namespace
