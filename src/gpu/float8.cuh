@@ -12,6 +12,8 @@ namespace headrace::gpu {
 
 inline constexpr float kE4m3Max = 448.0f;
 
+__device__ __forceinline__ float to_float(__nv_fp8_e4m3 value) { return static_cast<float>(value); }
+
 // Four numbers as two pairs of T, in their order.
 template <class T>
 __device__ __forceinline__ uint2 from_e4m3(uint32_t four);

@@ -10,6 +10,9 @@
 
 namespace headrace {
 
+// Whether W is FP8, on a GPU, and x and y are of types that its kernels take.
+bool float8_types(const DeviceTraits& traits, const LinearArgs& args);
+
 // Rows of x as FP8, in memory of float8_rows_bytes().
 struct Float8Rows {
   ConstTensorView numbers;  // [M, K] of kF8, dense
@@ -34,10 +37,6 @@ bool norm_float8_fits(const DeviceTraits& traits, const NormLinearArgs& args);
 void run_norm_float8(OpContext& context, const NormLinearArgs& args);
 bool norm_gated_float8_fits(const DeviceTraits& traits, const NormGatedLinearArgs& args);
 void run_norm_gated_float8(OpContext& context, const NormGatedLinearArgs& args);
-
-// Everything.
-bool float8_any_fits(const DeviceTraits& traits, const LinearArgs& args);
-void run_float8_any(OpContext& context, const LinearArgs& args);
 
 // Scratch memory of all of these.
 int64_t float8_workspace_bytes(int64_t m, const LinearWeight& weight);

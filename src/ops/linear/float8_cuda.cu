@@ -3,6 +3,7 @@
 #include "gpu/float8.cuh"
 #include "gpu/reduce.cuh"
 #include "ops/cuda_launch.cuh"
+#include "ops/linear/plain.h"
 #include "ops/linear/stream.h"
 #include "ops/rows/activation.h"
 #include "tensor/gemm_library.h"
@@ -159,79 +160,7 @@ __global__ void __launch_bounds__(kRowThreads) float8_row(RowsIn<T> args) {
   values.store(args.numbers + row * args.k, 1.0f / scale);
 }
 
-// ---- any ----------------------------------------------------------------------------------------
-
-constexpr int kAnyWarps = 4;
-
-template <class T, class Y>
-struct AnyArguments {
-  gpu::RowsOf<const T> x;
-  const uint8_t* weight;  // [N, K]
-  const float* scales;    // [N]
-  const float* bias;      // [N], or null
-  gpu::RowsOf<Y> y;
-  int32_t m, n, k;
-  bool accumulates;
-};
-
-// A warp an element of y.
-template <class T, class Y>
-__global__ void __launch_bounds__(kAnyWarps* gpu::kWarpThreads)
-    float8_element(AnyArguments<T, Y> args) {
-  gpu::let_next_kernel_start();
-  gpu::wait_for_earlier_kernels();
-  const int lane = static_cast<int>(threadIdx.x) % gpu::kWarpThreads;
-  const int64_t element = static_cast<int64_t>(blockIdx.x) * kAnyWarps +
-                          static_cast<int64_t>(threadIdx.x) / gpu::kWarpThreads;
-  if (element >= static_cast<int64_t>(args.m) * args.n) return;
-  const auto row = static_cast<int32_t>(element / args.n);
-  const auto column = static_cast<int32_t>(element % args.n);
-  const T* x = args.x.row(row);
-  const auto* weight =
-      reinterpret_cast<const __nv_fp8_e4m3*>(args.weight + static_cast<int64_t>(column) * args.k);
-  float sum = 0.0f;
-  for (int32_t i = lane; i < args.k; i += gpu::kWarpThreads) {
-    sum = fmaf(gpu::to_float(x[i]), static_cast<float>(weight[i]), sum);
-  }
-  sum = gpu::warp_sum(sum);
-  if (lane != 0) return;
-  sum *= args.scales[column];
-  Y& y = args.y.row(row)[column];
-  if (args.bias != nullptr) sum += args.bias[column];
-  if (args.accumulates) sum += gpu::to_float(y);
-  y = gpu::from_float<Y>(sum);
-}
-
-// ---- the library --------------------------------------------------------------------------------
-
-template <class Y>
-__global__ void __launch_bounds__(256)
-    add_bias(gpu::RowsOf<Y> y, const float* bias, int32_t columns, int64_t elements) {
-  gpu::let_next_kernel_start();
-  gpu::wait_for_earlier_kernels();
-  const int64_t i = static_cast<int64_t>(blockIdx.x) * 256 + threadIdx.x;
-  if (i >= elements) return;
-  Y& value = y.row(i / columns)[i % columns];
-  value = gpu::from_float<Y>(gpu::to_float(value) + bias[i % columns]);
-}
-
-bool float8_types(const DeviceTraits& traits, const LinearArgs& args) {
-  const DType dtype = args.x.dtype;
-  return traits.kind == DeviceKind::kCuda && args.weight->is_matrix_of(DType::kF8) &&
-         (dtype == DType::kBF16 || dtype == DType::kF16) &&
-         (args.y.dtype == dtype || args.y.dtype == DType::kF32);
-}
-
-// body(ElementType<T>(), ElementType<Y>()) for the types of x and y.
-template <class Body>
-void with_types(const LinearArgs& args, const Body& body) {
-  const auto with_y = [&]<class T>(gpu::ElementType<T> of_x) {
-    if (args.y.dtype == DType::kF32) return body(of_x, gpu::ElementType<float>());
-    body(of_x, of_x);
-  };
-  if (args.x.dtype == DType::kF16) return with_y(gpu::ElementType<__half>());
-  with_y(gpu::ElementType<__nv_bfloat16>());
-}
+// ---- products -----------------------------------------------------------------------------------
 
 template <bool kNormed>
 Float8Rows start_rows(OpContext& context, const ConstTensorView& x, const RmsNormArgs* norm,
@@ -286,12 +215,7 @@ void run_library(OpContext& context, const LinearArgs& args, const Float8Rows& r
        .w_scales = args.weight->row_scales(),
        .accumulate = args.output == LinearOutput::kAccumulate},
       workspace);
-  if (args.bias == nullptr) return;
-  gpu::with_float_type(args.y.dtype, [&]<class Y>(gpu::ElementType<Y>) {
-    const int64_t elements = m * n;
-    gpu::launch(context, add_bias<Y>, gpu::blocks_for(elements, 256), 256, gpu::rows_of<Y>(args.y),
-                args.bias, static_cast<int32_t>(n), elements);
-  });
+  add_bias_rows(context, args.y, args.bias);
 }
 
 // Whether rows of x become FP8 with their norm: those that some product of FP8 takes.
@@ -304,6 +228,13 @@ bool norm_fits(const DeviceTraits& traits, const RmsNormArgs& norm, const Linear
 }
 
 }  // namespace
+
+bool float8_types(const DeviceTraits& traits, const LinearArgs& args) {
+  const DType dtype = args.x.dtype;
+  return traits.kind == DeviceKind::kCuda && args.weight->is_matrix_of(DType::kF8) &&
+         (dtype == DType::kBF16 || dtype == DType::kF16) &&
+         (args.y.dtype == dtype || args.y.dtype == DType::kF32);
+}
 
 Float8Rows make_float8_rows(OpContext& context, const ConstTensorView& x, std::byte* memory) {
   return start_rows<false>(context, x, nullptr, memory);
@@ -357,28 +288,6 @@ void run_norm_gated_float8(OpContext& context, const NormGatedLinearArgs& args) 
   gated_activation(
       context,
       {.gate_up = args.gated.gate_up, .activation = args.gated.activation, .out = args.gated.y});
-}
-
-bool float8_any_fits(const DeviceTraits& traits, const LinearArgs& args) {
-  return float8_types(traits, args);
-}
-
-void run_float8_any(OpContext& context, const LinearArgs& args) {
-  with_types(args, [&]<class T, class Y>(gpu::ElementType<T>, gpu::ElementType<Y>) {
-    const AnyArguments<T, Y> arguments{
-        .x = gpu::rows_of<T>(args.x),
-        .weight = reinterpret_cast<const uint8_t*>(args.weight->matrix().data),
-        .scales = args.weight->row_scales(),
-        .bias = args.bias,
-        .y = gpu::rows_of<Y>(args.y),
-        .m = static_cast<int32_t>(args.x.rows()),
-        .n = static_cast<int32_t>(args.weight->n()),
-        .k = static_cast<int32_t>(args.weight->k()),
-        .accumulates = args.output == LinearOutput::kAccumulate};
-    const int64_t elements = int64_t{arguments.m} * arguments.n;
-    gpu::launch(context, float8_element<T, Y>, gpu::blocks_for(elements, kAnyWarps),
-                kAnyWarps * gpu::kWarpThreads, arguments);
-  });
 }
 
 }  // namespace headrace

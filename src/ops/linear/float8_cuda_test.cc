@@ -181,7 +181,7 @@ TEST(Float8Cuda, AGateIsTheProductsOwn) {
           context, {.x = x_on.view(), .weight = &stack.weight, .bias = nullptr, .y = sums.view()});
       return sums.read();
     };
-    const std::vector<float> as_it_is = sums_of("linear/cuda/float8_any");
+    const std::vector<float> as_it_is = sums_of("linear/cuda/any");
     const std::vector<float> as_float8 = sums_of("linear/cuda/float8_stream_any_rows");
     int kernels_run = 0;
     for (const auto& kernel : gated_linear_kernels().all()) {

@@ -93,11 +93,15 @@ void run_linear_library(OpContext& context, const LinearArgs& args) {
   if (const int64_t first = library_columns(args.weight->n()); first < args.weight->n()) {
     run_last_columns(context, args, first);
   }
-  if (args.bias == nullptr) return;
-  gpu::with_float_type(args.y.dtype, [&]<class Y>(gpu::ElementType<Y>) {
-    const int64_t elements = args.y.rows() * args.y.columns();
-    gpu::launch(context, add_bias<Y>, gpu::blocks_for(elements, 256), 256, gpu::rows_of<Y>(args.y),
-                args.bias, static_cast<int32_t>(args.y.columns()), elements);
+  add_bias_rows(context, args.y, args.bias);
+}
+
+void add_bias_rows(OpContext& context, const TensorView& y, const float* bias) {
+  if (bias == nullptr) return;
+  gpu::with_float_type(y.dtype, [&]<class Y>(gpu::ElementType<Y>) {
+    const int64_t elements = y.rows() * y.columns();
+    gpu::launch(context, add_bias<Y>, gpu::blocks_for(elements, 256), 256, gpu::rows_of<Y>(y), bias,
+                static_cast<int32_t>(y.columns()), elements);
   });
 }
 

@@ -16,8 +16,10 @@ void run_few_rows(OpContext& context, const LinearArgs& args);
 // Rows on 16 bytes; not where batch invariance is asked for.
 bool linear_library_fits(const DeviceTraits& traits, const LinearArgs& args);
 void run_linear_library(OpContext& context, const LinearArgs& args);
+// y += bias [N], which the library does not add. Nothing where there is none.
+void add_bias_rows(OpContext& context, const TensorView& y, const float* bias);
 
-// Everything.
+// Everything, FP8 weights (float8.h) too.
 bool linear_any_fits(const DeviceTraits& traits, const LinearArgs& args);
 void run_linear_any(OpContext& context, const LinearArgs& args);
 

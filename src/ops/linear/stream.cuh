@@ -145,24 +145,24 @@ class StreamProducer {
 
 // --- the warpgroups that multiply ---
 
-// The last of an odd number of columns stands alone: what is behind it is not touched.
+// Columns `column`, an even one, and the next of a row of y, of those that are there: the last of
+// an odd number stands alone, and what is behind it is not touched.
 template <class Y>
-__device__ __forceinline__ void store_stream_pair(const StreamArguments& args, int32_t row,
-                                                  int32_t column, float2 sums) {
-  auto* at = static_cast<Y*>(args.y) + row * args.y_stride + column;
-  const bool alone = column + 1 == args.n_out;
-  if (args.accumulates) {
-    sums.x += to_float(at[0]);
-    if (!alone) sums.y += to_float(at[1]);
-  }
-  if (alone) {
-    at[0] = from_float<Y>(sums.x);
-    return;
-  }
-  if constexpr (sizeof(Y) == 4) {
-    *reinterpret_cast<float2*>(at) = sums;
-  } else {
-    *reinterpret_cast<uint32_t*>(at) = packed<Y>(sums.x, sums.y);
+__device__ __forceinline__ float2 load_stream_pair(const Y* row, int32_t columns, int32_t column) {
+  return {column < columns ? to_float(row[column]) : 0.0f,
+          column + 1 < columns ? to_float(row[column + 1]) : 0.0f};
+}
+template <class Y>
+__device__ __forceinline__ void store_stream_pair(Y* row, int32_t columns, int32_t column,
+                                                  float2 value) {
+  if (column + 1 < columns) {
+    if constexpr (sizeof(Y) == 4) {
+      *reinterpret_cast<float2*>(row + column) = value;
+    } else {
+      *reinterpret_cast<uint32_t*>(row + column) = packed<Y>(value.x, value.y);
+    }
+  } else if (column < columns) {
+    row[column] = from_float<Y>(value.x);
   }
 }
 
@@ -194,10 +194,18 @@ __device__ __forceinline__ void finish_stream_pair(const StreamArguments& args, 
     sums.x = activated(args.activation, sums.x) * up.x;
     sums.y = activated(args.activation, sums.y) * up.y;
   }
+  const auto add_to = [&]<class Y>(Y* y) {
+    Y* const at = y + row * args.y_stride;
+    if (args.accumulates) {
+      const float2 before = load_stream_pair(at, args.n_out, column);
+      sums = {sums.x + before.x, sums.y + before.y};
+    }
+    store_stream_pair(at, args.n_out, column, sums);
+  };
   if (args.y_is_float) {
-    store_stream_pair<float>(args, row, column, sums);
+    add_to(static_cast<float*>(args.y));
   } else {
-    store_stream_pair<T>(args, row, column, sums);
+    add_to(static_cast<T*>(args.y));
   }
 }
 
@@ -319,41 +327,23 @@ class StreamConsumer {
       for (int j = 0; j < kPairs / 2; ++j) {
         const float2 gate = complete(j, half, of_row);
         const float2 up = complete(j + kPairs / 2, half, of_row);
-        store_pair(y, first + 8 * j,
-                   {activated(args_.activation, gate.x) * up.x,
-                    activated(args_.activation, gate.y) * up.y});
+        store_stream_pair(y, args_.n_out, first + 8 * j,
+                          {activated(args_.activation, gate.x) * up.x,
+                           activated(args_.activation, gate.y) * up.y});
       }
       return;
     }
     float2 before[kPairs] = {};
     if (args_.accumulates) {
 #pragma unroll
-      for (int j = 0; j < kPairs; ++j) {
-        const int32_t column = first + 8 * j;
-        if (column < args_.n_out) before[j].x = to_float(y[column]);
-        if (column + 1 < args_.n_out) before[j].y = to_float(y[column + 1]);
-      }
+      for (int j = 0; j < kPairs; ++j) before[j] = load_stream_pair(y, args_.n_out, first + 8 * j);
     }
 #pragma unroll
     for (int j = 0; j < kPairs; ++j) {
       const float2 sum = complete(j, half, of_row);
-      store_pair(y, first + 8 * j, {sum.x + before[j].x, sum.y + before[j].y});
+      store_stream_pair(y, args_.n_out, first + 8 * j, {sum.x + before[j].x, sum.y + before[j].y});
     }
   }
-  // The last of an odd number of columns stands alone: what is behind it is not touched.
-  template <class Y>
-  __device__ __forceinline__ void store_pair(Y* y, int32_t column, float2 value) const {
-    if (column + 1 < args_.n_out) {
-      if constexpr (sizeof(Y) == 4) {
-        *reinterpret_cast<float2*>(y + column) = value;
-      } else {
-        *reinterpret_cast<uint32_t*>(y + column) = packed<Y>(value.x, value.y);
-      }
-    } else if (column < args_.n_out) {
-      y[column] = from_float<Y>(value.x);
-    }
-  }
-
   __device__ __forceinline__ float2 pair(int j, int half) const {
     return {sums_[4 * j + 2 * half], sums_[4 * j + 2 * half + 1]};
   }
