@@ -1,5 +1,6 @@
 // attention_bench: attention over the paged cache on the GPU: prefill by TFLOP/s (4 d Hq T^2 / 2 a
-// causal sequence), decode by bytes of keys and values a second.
+// causal sequence), decode by bytes of keys and values a second; latents by both (2 (576 + 512) Hq
+// a row and key, 1,152 bytes a key).
 //
 //   attention_bench [--case PART] [--kernel PART] [--kv bf16|fp8|both] [--rounds N]
 //                   [--section-bytes N]
@@ -23,6 +24,7 @@
 
 #include "base/rng.h"
 #include "ops/attention/attention.h"
+#include "ops/attention/latent_plan.h"
 #include "ops/attention/plan.h"
 #include "tensor/float8.h"
 #include "tensor/half.h"
@@ -50,10 +52,33 @@ struct Case {
   std::vector<Part> parts;
   int32_t window = 0;
   bool split_prompts = false;
+  bool latents = false;
+
+  int32_t value_dim() const { return latents ? kLatentValueDim : head_dim; }
 };
+
+void add_latents(std::vector<Case>& all) {
+  const auto add = [&](std::string_view name, int32_t heads, std::vector<Part> parts) {
+    all.push_back({fmt::format("latents q{} {}", heads, name), heads, 1, kLatentKeyDim,
+                   std::move(parts), 0, false, true});
+  };
+  for (const int32_t heads : {16, 128}) {
+    add("1x400", heads, {{1, 1, 400}});
+    add("1x8k", heads, {{1, 1, 8192}});
+    add("32x200", heads, {{32, 1, 200}});
+    add("128x1k", heads, {{128, 1, 1024}});
+    add("64x8k", heads, {{64, 1, 8192}});
+    add("32x32k", heads, {{32, 1, 32768}});
+    add("8x64k", heads, {{8, 1, 65536}});
+    add("skew 255x500 1x64k", heads, {{1, 1, 65536}, {255, 1, 500}});
+    add("prompt 1x2k", heads, {{1, 2048, 2048}});
+    add("prompt 1x8k", heads, {{1, 8192, 8192}});
+  }
+}
 
 std::vector<Case> cases() {
   std::vector<Case> all;
+  add_latents(all);
   const auto prefill = [&](int32_t hq, int32_t hkv, int32_t dim, int32_t length, int32_t window) {
     all.push_back({fmt::format("prefill d{} q{} kv{} {}x{} window {}", dim, hq, hkv,
                                std::max(1, 16384 / length), length, window),
@@ -167,11 +192,11 @@ void count_work(const Case& c, Setting& setting) {
     for (int32_t r = 0; r < part.rows; ++r) {
       const double seen = part.length - part.rows + r + 0.5;
       const double keys = c.window > 0 ? std::min<double>(seen, c.window) : seen;
-      setting.flops += 4.0 * c.head_dim * c.query_heads * keys * part.count;
+      setting.flops += 2.0 * (c.head_dim + c.value_dim()) * c.query_heads * keys * part.count;
     }
     const double keys =
         c.window > 0 ? std::min(part.length, part.rows - 1 + c.window) : part.length;
-    setting.bytes += 4.0 * c.head_dim * c.kv_heads * keys * part.count;
+    setting.bytes += (c.latents ? 2.0 : 4.0) * c.head_dim * c.kv_heads * keys * part.count;
   }
 }
 
@@ -179,7 +204,9 @@ KvLayerView make_cache(Device& device, Stream& stream, const Case& c, int64_t bl
                        Setting& setting) {
   KvLayerView kv =
       alike_kv(fp8 ? KvFormat::kFp8 : KvFormat::kBF16, KeyLayout::kRows, c.kv_heads, c.head_dim);
-  kv.block_stride = 2 * kv.v_offset;
+  kv.block_stride = c.latents ? k_part_bytes(kv) : 2 * kv.v_offset;
+  kv.v_aliases_k = c.latents;
+  kv.v_dim = c.value_dim();
   setting.cache = std::move(device.allocate(blocks * kv.block_stride).value());
   kv.base = setting.cache.data();
   if (!fp8) {
@@ -229,6 +256,7 @@ Setting make(Device& device, Stream& stream, const Case& c, int64_t section_byte
                                  .rows_max = rows,
                                  .sequences_max = sequences,
                                  .split_prompts = c.split_prompts,
+                                 .latents = c.latents,
                                  .section_bytes = section_bytes};
   std::vector<std::byte> arena(static_cast<size_t>(attention_plan_bytes(shape)));
   for (int i = 0; i < 5; ++i) {
@@ -246,12 +274,13 @@ Setting make(Device& device, Stream& stream, const Case& c, int64_t section_byte
   const int64_t stride = columns + 2 * int64_t{c.kv_heads} * c.head_dim;
   setting.q = allocate(rows * stride * 2);
   fill_random(stream, setting.q);
-  setting.out = allocate(rows * columns * 2);
+  const int64_t out_columns = int64_t{c.query_heads} * c.value_dim();
+  setting.out = allocate(rows * out_columns * 2);
   setting.args = {.q = TensorView(setting.q.data(), DType::kBF16, Shape{rows, columns}, stride * 2),
                   .kv = kv,
                   .scale = 1.0f / std::sqrt(static_cast<float>(c.head_dim)),
                   .window = c.window,
-                  .out = TensorView(setting.out.data(), DType::kBF16, Shape{rows, columns})};
+                  .out = TensorView(setting.out.data(), DType::kBF16, Shape{rows, out_columns})};
   count_work(c, setting);
   if (fp8) setting.bytes /= 2;
   return setting;
@@ -322,7 +351,7 @@ void run(const Options& options) {
   for (const Case& c : cases()) {
     if (c.name.find(options.test_case) == std::string::npos) continue;
     if (options.kv != "fp8") run_case(**created, *stream, options, c, /*fp8=*/false);
-    if (options.kv != "bf16") run_case(**created, *stream, options, c, /*fp8=*/true);
+    if (options.kv != "bf16" && !c.latents) run_case(**created, *stream, options, c, /*fp8=*/true);
   }
 }
 

@@ -46,6 +46,16 @@ __device__ __forceinline__ void copy_box_to_blocks(void* to, const CUtensorMap& 
       "r"(c0), "r"(c1)
       : "memory");
 }
+__device__ __forceinline__ void copy_box_to_blocks(void* to, const CUtensorMap& map,
+                                                   Barrier& barrier, uint16_t blocks, int32_t c0,
+                                                   int32_t c1, int32_t c2, int32_t c3, int32_t c4) {
+  asm volatile(
+      "cp.async.bulk.tensor.5d.shared::cluster.global.mbarrier::complete_tx::bytes"
+      ".multicast::cluster [%0], [%1, {%4, %5, %6, %7, %8}], [%2], %3;" ::"r"(shared_address(to)),
+      "l"(reinterpret_cast<uint64_t>(&map)), "r"(shared_address(&barrier.state)), "h"(blocks),
+      "r"(c0), "r"(c1), "r"(c2), "r"(c3), "r"(c4)
+      : "memory");
+}
 __device__ __forceinline__ float2 load_pair_of_cluster(uint32_t address) {
   float2 pair;
   asm volatile("ld.shared::cluster.v2.f32 {%0, %1}, [%2];"

@@ -180,6 +180,12 @@ TEST(LatentCuda, AttentionIsThePlainLoops) {
       {.heads = 4, .sequences = {{9, 9}, {1, 50}, {6, 75}}},
       {.sequences = {{1, 5000}}, .padding = 2},  // shared out
       {.heads = 128, .sequences = {{1, 2100}}},
+      {.heads = 96, .sequences = {{1, 900}, {3, 130}, {1, 64}}, .padding = 1},
+      {.heads = 5, .sequences = {{70, 300}, {1, 65}, {1, 63}, {1, 1}}},
+      {.heads = 64, .sequences = {{130, 130}, {1, 4000}}},
+      {.sequences = {{300, 1100}, {1, 3000}, {1, 16}, {2, 17}}},
+      {.heads = 128, .sequences = {{1, 400}, {1, 900}, {5, 700}}, .batch_invariant = true},
+      {.sequences = std::vector<std::pair<int32_t, int32_t>>(150, {1, 70})},
       {.sequences = {{1, 2100}}, .batch_invariant = true},
       {.dtype = DType::kF16, .sequences = {{1, 1300}, {7, 20}}},
       {.dtype = DType::kF32, .sequences = {{1, 40}, {7, 20}}},

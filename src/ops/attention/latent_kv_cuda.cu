@@ -1,5 +1,5 @@
-// latent_kv on CUDA: a thread block a token. It norms the latent, rotates the key behind it, writes
-// both to the cache, and rotates the last components of every head's query. Arithmetic in f32.
+// latent_kv on CUDA. A thread block a token norms the latent, rotates the key behind it and writes
+// both to the cache; others rotate the last components of the heads' queries. Arithmetic in f32.
 #include <array>
 
 #include "gpu/reduce.cuh"
@@ -10,6 +10,7 @@ namespace headrace {
 namespace {
 
 constexpr int kThreads = 128;
+constexpr int kQueriesOfBlock = 4 * kThreads;  // numbers
 
 template <class T>
 struct LatentKvArguments {
@@ -35,11 +36,7 @@ __device__ __forceinline__ float rotated(const T* from, const float* cos, const 
 }
 
 template <class T>
-__global__ void __launch_bounds__(kThreads)
-    keep_latents(const __grid_constant__ LatentKvArguments<T> args) {
-  gpu::let_next_kernel_start();
-  gpu::wait_for_earlier_kernels();
-  const auto token = static_cast<int64_t>(blockIdx.x);
+__device__ void keep_latent(const LatentKvArguments<T>& args, int64_t token) {
   const auto thread = static_cast<int32_t>(threadIdx.x);
   const T* const kv = args.kv.row(token);
   const float* const cos = args.cos.row(token);
@@ -60,20 +57,36 @@ __global__ void __launch_bounds__(kThreads)
   for (int32_t i = thread; i < 2 * args.pairs; i += kThreads) {
     key[args.latent + i] = gpu::from_float<T>(rotated(kv + args.latent, cos, sin, args.pairs, i));
   }
+}
+
+// blockIdx: token; 0, or one more than a number of parts of the queries.
+template <class T>
+__global__ void __launch_bounds__(kThreads)
+    keep_latents(const __grid_constant__ LatentKvArguments<T> args) {
+  gpu::let_next_kernel_start();
+  gpu::wait_for_earlier_kernels();
+  const auto token = static_cast<int64_t>(blockIdx.x);
+  if (blockIdx.y == 0) return keep_latent(args, token);
   const int32_t width = 2 * args.pairs;
-  for (int32_t n = thread; n < args.heads * width; n += kThreads) {
+  const auto first = static_cast<int32_t>(blockIdx.y - 1) * kQueriesOfBlock;
+  const int32_t last = min(args.heads * width, first + kQueriesOfBlock);
+  for (int32_t n = first + static_cast<int32_t>(threadIdx.x); n < last; n += kThreads) {
     const int32_t head = n / width, i = n % width;
     const T* const from = args.q.row(token) + (head + 1) * args.query_dim - width;
     T* const to = args.queries.row(token) + head * (args.latent + width) + args.latent;
-    to[i] = gpu::from_float<T>(rotated(from, cos, sin, args.pairs, i));
+    to[i] =
+        gpu::from_float<T>(rotated(from, args.cos.row(token), args.sin.row(token), args.pairs, i));
   }
 }
 
 void run(OpContext& context, const LatentKvArgs& args) {
   gpu::with_float_type(args.kv.dtype, [&]<class T>(gpu::ElementType<T>) {
     const KvLayerView& cache = args.cache;
+    const dim3 blocks(
+        static_cast<unsigned>(args.kv.rows()),
+        1 + gpu::blocks_for(args.heads * (cache.k_dim - cache.v_dim), kQueriesOfBlock));
     gpu::launch(
-        context, keep_latents<T>, static_cast<unsigned>(args.kv.rows()), kThreads,
+        context, keep_latents<T>, blocks, kThreads,
         LatentKvArguments<T>{.kv = gpu::rows_of<T>(args.kv),
                              .q = gpu::rows_of<T>(args.q),
                              .cos = gpu::rows_of<float>(args.cos),

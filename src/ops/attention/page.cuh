@@ -16,7 +16,7 @@ inline constexpr int kPageTokens = 16;
 
 template <int kDim>
 struct Page {
-  static_assert(kDim % 16 == 0 && kDim <= 256);
+  static_assert(kDim % 16 == 0 && kDim <= 1024);
   static constexpr int kChunk = kDim % 64 == 0 ? 64 : kDim % 32 == 0 ? 32 : 16;
   static constexpr int kChunks = kDim / kChunk;
   static constexpr int kRowBytes = kChunk * 2;

@@ -262,17 +262,19 @@ struct PlanCounts {
   int64_t decode_tiles = 0, prefill_tiles = 0;
   int64_t decode_merges = 0, prefill_merges = 0;  // groups of splits
   int64_t runs = 0;                               // of pages
+  int64_t teams = 0;                              // and one, of latents
 };
 
 // Where the parts of a plan lie in its arena.
 struct PlanParts {
-  static constexpr int64_t kCount = 6;
+  static constexpr int64_t kCount = 7;
   static constexpr int64_t kAlignment = 16;
 
   ArenaPart<AttentionPlanHeader> header;
   ArenaPart<AttentionTileWork> decode, prefill;
   ArenaPart<AttentionPageRun> runs;
   ArenaPart<uint32_t> arrived, prefill_arrived;
+  ArenaPart<int32_t> teams;
 
   static PlanParts place(ArenaPlaces& places, const AttentionPlanShape& shape,
                          const PlanCounts& counts) {
@@ -286,6 +288,7 @@ struct PlanParts {
     parts.runs = places.take<AttentionPageRun>(static_cast<size_t>(counts.runs));
     parts.arrived = take_arrived(counts.decode_merges);
     parts.prefill_arrived = take_arrived(counts.prefill_merges * kPrefillParts);
+    parts.teams = places.take<int32_t>(static_cast<size_t>(counts.teams));
     return parts;
   }
 };
@@ -301,10 +304,12 @@ PlanCounts counts_max(const AttentionPlanShape& shape) {
       std::min(rows, rows / tile_positions(decode_tile_rows(shape), group) + sequences);
   const int64_t prefill_tiles = rows / tile_positions(prompt_tile_rows(shape), group) + sequences;
   return {.decode_tiles = decode_tiles + decode_splits,
-          .prefill_tiles = prefill_tiles + prompt_splits,
+          .prefill_tiles =
+              prefill_tiles + prompt_splits + (shape.latents ? latent_partials_max(shape) : 0),
           .decode_merges = decode_splits,
           .prefill_merges = prompt_splits,
-          .runs = sequences};
+          .runs = sequences,
+          .teams = shape.latents ? latent_teams(shape) + 1 : 0};
 }
 
 // Rows of all sequences: what a step has behind them is padding.
@@ -319,14 +324,15 @@ int32_t row_count_of(std::span<const AttentionSequence> sequences) {
 // Fills the arena with the tiles of a step; bytes of it in use.
 int64_t write_plan(const AttentionPlanShape& shape, const SplitTiles& decode,
                    const SplitTiles& prefill, std::span<const AttentionPageRun> runs,
-                   int32_t row_count, std::span<std::byte> arena) {
+                   const LatentWork& latents, int32_t row_count, std::span<std::byte> arena) {
   ArenaPlaces places(PlanParts::kAlignment);
   const PlanParts parts = PlanParts::place(places, shape,
                                            {.decode_tiles = std::ssize(decode.tiles),
                                             .prefill_tiles = std::ssize(prefill.tiles),
                                             .decode_merges = decode.merge_count,
                                             .prefill_merges = prefill.merge_count,
-                                            .runs = std::ssize(runs)});
+                                            .runs = std::ssize(runs),
+                                            .teams = std::ssize(latents.team_first)});
   CHECK_MSG(places.used() <= std::ssize(arena), "attention plan's arena is too small");
   *parts.header.in(arena.data()) = {
       .prefill_count = static_cast<int32_t>(prefill.tiles.size()),
@@ -338,7 +344,10 @@ int64_t write_plan(const AttentionPlanShape& shape, const SplitTiles& decode,
       .row_count = row_count,
       .runs_first = static_cast<int32_t>(parts.runs.first),
       .run_count = static_cast<int32_t>(runs.size()),
-      .run_pages = runs.empty() ? 0 : runs.back().before + runs.back().page_count};
+      .run_pages = runs.empty() ? 0 : runs.back().before + runs.back().page_count,
+      .teams_first = static_cast<int32_t>(parts.teams.first),
+      .latents_shared = latents.is_shared ? 1 : 0};
+  std::copy(latents.team_first.begin(), latents.team_first.end(), parts.teams.in(arena.data()));
   std::copy(runs.begin(), runs.end(), parts.runs.in(arena.data()));
   std::copy(decode.tiles.begin(), decode.tiles.end(), parts.decode.in(arena.data()));
   std::copy(prefill.tiles.begin(), prefill.tiles.end(), parts.prefill.in(arena.data()));
@@ -346,6 +355,20 @@ int64_t write_plan(const AttentionPlanShape& shape, const SplitTiles& decode,
     std::fill_n(arrived.in(arena.data()), arrived.count, 0u);
   }
   return places.used();
+}
+
+// All rows are in prefill tiles.
+AttentionPlan plan_latents(const AttentionPlanShape& shape,
+                           std::span<const AttentionSequence> sequences,
+                           std::span<const AttentionPageRun> runs,
+                           std::span<const AttentionTileWork> whole, std::span<std::byte> arena) {
+  LatentWork work = share_latents(shape, whole);
+  return {.has_prefill = !work.tiles.empty(),
+          .has_merge = work.is_shared,
+          .bytes = write_plan(shape, {}, {std::move(work.tiles)}, runs, work,
+                              row_count_of(sequences), arena),
+          .device = nullptr,
+          .shape = shape};
 }
 
 }  // namespace
@@ -423,6 +446,7 @@ AttentionPlan plan_attention(const AttentionPlanShape& shape,
   const SplitTiles prefill = cut_prompt_keys(shape, cut_prompts(shape, std::move(prompts)));
   SplitTiles cut = cut_keys(shape, std::move(decode));
   longest_first(cut.tiles);
+  if (shape.latents) return plan_latents(shape, sequences, runs, prefill.tiles, arena);
 
   const bool has_prefill = !prefill.tiles.empty();
   const bool has_decode = !cut.tiles.empty();
@@ -433,7 +457,7 @@ AttentionPlan plan_attention(const AttentionPlanShape& shape,
           .splits_prompts = prefill.merge_count > 0 || may_split,
           .only_single_rows = single_rows && !has_prefill && has_decode,
           .has_merge = cut.merge_count > 0 || prefill.merge_count > 0,
-          .bytes = write_plan(shape, cut, prefill, runs, row_count_of(sequences), arena),
+          .bytes = write_plan(shape, cut, prefill, runs, {}, row_count_of(sequences), arena),
           .device = nullptr,
           .shape = shape};
 }

@@ -26,7 +26,7 @@ inline constexpr int32_t kPrefillSteps = 128;
 // computes, of which heads of 64 leave registers for three.
 constexpr int32_t prefill_tile_rows(int32_t head_dim) { return head_dim == 64 ? 192 : 128; }
 inline constexpr int32_t kDecodeTileRowsMax = 16;
-inline constexpr int32_t kLatentTileRows = 16;
+inline constexpr int32_t kLatentTileRows = 64;
 // Of a prefill tile that is merged: warpgroups that compute, each on its own.
 inline constexpr int32_t kPrefillParts = 3;
 // Floats of a prefill tile's partial result, a row: sums, and 8 of the softmax's state in the four
@@ -54,8 +54,8 @@ struct AttentionPlanShape {
   // Where a step's prompts have fewer tiles than there are multiprocessors (a chunk of a prompt
   // behind a long context), their keys are shared out too. Not with batch_invariant.
   bool split_prompts = false;
-  // Values are parts of keys, one for all heads (latent_plan.h): all rows take prefill tiles of
-  // kLatentTileRows rows, which the kernel shares out itself.
+  // Values are parts of keys, one for all heads: all rows take prefill tiles of kLatentTileRows
+  // rows, which are shared out over thread blocks on the host (latent_plan.h).
   bool latents = false;
   // Keys and values, in 16 bits, of the prompts whose tiles are handed out longest first before
   // those of others are; 0: no sections.
@@ -105,7 +105,9 @@ struct alignas(16) AttentionPlanHeader {
   int32_t row_count;   // of all sequences: rows of `out` from here on are padding
   int32_t runs_first;  // bytes to the runs of pages, one a sequence with prefill tiles
   int32_t run_count;
-  int32_t run_pages;  // of all of them
+  int32_t run_pages;       // of all of them
+  int32_t teams_first;     // bytes to the first tiles of teams (latent_plan.h)
+  int32_t latents_shared;  // 1 where tiles over latents are shared out
 };
 
 struct AttentionPlan {

@@ -14,6 +14,8 @@
 #pragma once
 
 #include "gpu/mma.cuh"
+#include "gpu/named_barrier.cuh"
+#include "gpu/quad.cuh"
 #include "gpu/ring_place.h"
 #include "gpu/tma.cuh"
 #include "gpu/wgmma.cuh"
@@ -206,13 +208,6 @@ class PrefillProducer {
 // Named barriers; 0 is __syncthreads().
 inline constexpr int kTurnBarrier = 1;      // + consumer: its turn at the tensor cores
 inline constexpr int kConsumerBarrier = 4;  // + consumer: its own threads
-
-__device__ __forceinline__ void named_sync(int barrier, int threads) {
-  asm volatile("bar.sync %0, %1;" ::"r"(barrier), "r"(threads) : "memory");
-}
-__device__ __forceinline__ void named_arrive(int barrier, int threads) {
-  asm volatile("bar.arrive %0, %1;" ::"r"(barrier), "r"(threads) : "memory");
-}
 
 // Softmax state of this thread's two rows.
 struct RowPair {
@@ -588,29 +583,6 @@ class PrefillConsumer {
 #pragma unroll
     for (int i = kGroups / 4 * 4; i < kGroups; ++i) {
       if (valid) *reinterpret_cast<uint32_t*>(out + i * 8 + quarter * 2) = pair(i);
-    }
-  }
-
-  // values[i] of thread q of four becomes values[q] of thread i.
-  __device__ __forceinline__ static void transpose_quad(uint32_t (&values)[4], int quarter) {
-    const bool high = quarter & 2, odd = quarter & 1;
-    const uint32_t a = __shfl_xor_sync(0xffffffffu, high ? values[0] : values[2], 2);
-    const uint32_t b = __shfl_xor_sync(0xffffffffu, high ? values[1] : values[3], 2);
-    if (high) {
-      values[0] = a;
-      values[1] = b;
-    } else {
-      values[2] = a;
-      values[3] = b;
-    }
-    const uint32_t c = __shfl_xor_sync(0xffffffffu, odd ? values[0] : values[1], 1);
-    const uint32_t d = __shfl_xor_sync(0xffffffffu, odd ? values[2] : values[3], 1);
-    if (odd) {
-      values[0] = c;
-      values[2] = d;
-    } else {
-      values[1] = c;
-      values[3] = d;
     }
   }
 

@@ -1,6 +1,7 @@
 // head_linear: a product of each head with a matrix of its own, y_h = x_h W_h^T, all heads in one
 // launch (the absorbed matrices of latent attention). Sums are in f32 and rounded once; a row's
-// bits depend on its own alone.
+// bits depend on its own alone, but where a step of few rows has a kernel of its own
+// (DeviceTraits::batch_invariant forbids it).
 #pragma once
 
 #include <cstdint>
