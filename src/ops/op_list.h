@@ -17,6 +17,7 @@
 #include "ops/linear/residual_linear.h"
 #include "ops/rows/activation.h"
 #include "ops/rows/embedding.h"
+#include "ops/rows/gated_norm.h"
 #include "ops/rows/layer_norm.h"
 #include "ops/rows/residual_add.h"
 #include "ops/rows/rms_norm.h"
@@ -32,6 +33,7 @@
 #include "ops/sampling/slot_state.h"
 #include "ops/states/causal_conv.h"
 #include "ops/states/delta_rule.h"
+#include "ops/states/ssd_scan.h"
 
 // Those with a table on CUDA, name_cuda_kernels().
 #define HR_OPS_ON_CUDA(OP)                   \
@@ -43,6 +45,7 @@
   OP(embedding, EmbeddingArgs)               \
   OP(gated_activation, GatedActivationArgs)  \
   OP(gated_linear, GatedLinearArgs)          \
+  OP(gated_norm, GatedNormArgs)              \
   OP(grouped_linear, GroupedLinearArgs)      \
   OP(head_linear, HeadLinearArgs)            \
   OP(latent_kv, LatentKvArgs)                \
@@ -63,7 +66,8 @@
   OP(row_gather_sum, RowGatherSumArgs)       \
   OP(sigmoid_gate, SigmoidGateArgs)          \
   OP(slot_state, SlotStateArgs)              \
-  OP(soft_cap, SoftCapArgs)
+  OP(soft_cap, SoftCapArgs)                  \
+  OP(ssd_scan, SsdScanArgs)
 
 #define HR_OPS(OP)                       \
   HR_OPS_ON_CUDA(OP)                     \

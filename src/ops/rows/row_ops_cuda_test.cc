@@ -10,6 +10,7 @@
 #include "ops/packing/random_matrix.h"
 #include "ops/rows/activation.h"
 #include "ops/rows/embedding.h"
+#include "ops/rows/gated_norm.h"
 #include "ops/rows/layer_norm.h"
 #include "ops/rows/residual_add.h"
 #include "ops/rows/rope_angles.h"
@@ -143,6 +144,40 @@ TEST(RowOpsCuda, LayerNorm) {
       SCOPED_TRACE(label(kernel.name, dtype, rows, columns));
       kernel.run(context, args);
       expect_near(out.read(), expected, unit_of(dtype), 2e-5);
+    }
+  });
+}
+
+TEST(RowOpsCuda, GatedNorm) {
+  HR_CUDA_DEVICE_OR_SKIP(cuda);
+  TestDevice cpu = TestDevice::cpu(1);
+  for_each_case([&](DType dtype, int64_t rows, int64_t columns, int64_t gap) {
+    Rng rng(static_cast<uint64_t>(columns + 4));
+    const std::vector<float> start = rounded_floats(rng, dtype, rows * columns);
+    std::vector<float> gates = rounded_floats(rng, dtype, rows * columns, 2.0f);
+    const std::vector<float> weight = random_floats(rng, columns);
+    const CudaArray<float> weight_on(cuda, weight);
+    const int64_t group = columns % 4 == 0 ? columns / 4 : columns;
+    for (const GatedNorm norm :
+         {GatedNorm::kNone, GatedNorm::kBehindGate, GatedNorm::kBeforeGate}) {
+      std::vector<float> expected = start;
+      GatedNormArgs args{.x = host_view(expected, rows, columns),
+                         .gate = host_view(gates, rows, columns),
+                         .weight = weight.data(),
+                         .norm = norm,
+                         .group = group,
+                         .eps = 0.01f,
+                         .gate_scale = 0.7f};
+      OpContext reference = cpu.context(), context = cuda.context();
+      gated_norm_kernels().all().back().run(reference, args);
+      CudaMatrix x(cuda, dtype, rows, columns, gap, &start);
+      const CudaMatrix gate(cuda, dtype, rows, columns, gap, &gates);
+      args.x = x.view();
+      args.gate = gate.view();
+      args.weight = weight_on.data();
+      SCOPED_TRACE(label("gated_norm", dtype, rows, columns));
+      gated_norm(context, args);
+      expect_near(x.read(), expected, unit_of(dtype), 2e-5);
     }
   });
 }

@@ -1,5 +1,5 @@
-// causal_conv and delta_rule on a GPU beside the CPU's: sequences that begin and that go on, of one
-// row and of several tiles of rows, with states saved on the way.
+// causal_conv, delta_rule and ssd_scan on a GPU beside the CPU's: sequences that begin and that go
+// on, of one row and of several tiles of rows, with states saved on the way.
 #include <gtest/gtest.h>
 
 #include <cmath>
@@ -8,6 +8,7 @@
 #include "ops/cuda_fixture.h"
 #include "ops/states/causal_conv.h"
 #include "ops/states/delta_rule.h"
+#include "ops/states/ssd_scan.h"
 
 namespace headrace {
 namespace {
@@ -219,6 +220,67 @@ TEST(StatesCuda, TheDeltaRuleIsTheCpus) {
         SCOPED_TRACE(testing::Message() << heads.value_heads << " heads of " << heads.key_dim
                                         << ", " << steps.rows() << " rows " << dtype_name(dtype));
         run_delta(cuda, heads, steps, dtype);
+        if (testing::Test::HasFailure()) return;
+      }
+    }
+  }
+}
+
+void run_ssd(TestDevice& cuda, const SsdHeads& heads, const StateSteps& steps, DType dtype) {
+  Rng rng(static_cast<uint64_t>(heads.state_dim));
+  const int64_t rows = steps.rows();
+  std::vector<float> xbc = rounded_floats(rng, dtype, rows * heads.xbc());
+  std::vector<float> dt = random_floats(rng, rows * 2 * heads.heads);
+  std::vector<float> rate = random_floats(rng, heads.heads);
+  for (float& value : rate) value = -std::exp(value);
+  const std::vector<float> dt_bias = random_floats(rng, heads.heads);
+  const std::vector<float> skip = random_floats(rng, heads.heads);
+  StatesOnBoth states(cuda, rng, heads.state_bytes(), steps);
+  const CudaMatrix xbc_on(cuda, dtype, rows, heads.xbc(), 8, &xbc),
+      dt_on(cuda, DType::kF32, rows, 2 * heads.heads, 1, &dt),
+      out(cuda, dtype, rows, heads.values(), 6, nullptr);
+  const CudaArray<float> rate_on(cuda, rate), dt_bias_on(cuda, dt_bias), skip_on(cuda, skip);
+
+  std::vector<float> expected(static_cast<size_t>(rows * heads.values()));
+  TestDevice cpu = TestDevice::cpu(2);
+  OpContext on_cpu = cpu.context();
+  SsdScanArgs args{.heads = heads,
+                   .xbc = host_view(xbc, rows, heads.xbc()),
+                   .dt = host_view(dt, rows, 2 * heads.heads),
+                   .rate = rate.data(),
+                   .dt_bias = dt_bias.data(),
+                   .skip = skip.data(),
+                   .time_step = {.scale = 1.5f, .min = 0.1f, .max = 2.0f},
+                   .states = states.on_host(),
+                   .out = host_view(expected, rows, heads.values())};
+  ssd_scan(on_cpu, args);
+
+  args.xbc = xbc_on.view();
+  args.dt = dt_on.view();
+  args.rate = rate_on.data();
+  args.dt_bias = dt_bias_on.data();
+  args.skip = skip_on.data();
+  args.states = states.on_device();
+  args.out = out.view();
+  OpContext context = cuda.context();
+  ssd_scan(context, args);
+  expect_near(out.read(), expected, std::max(2 * unit_of(dtype), 1e-4), 2e-4);
+  states.expect_alike(1e-4);
+}
+
+TEST(StatesCuda, TheSelectiveScanOfMamba2IsTheCpus) {
+  HR_CUDA_DEVICE_OR_SKIP(cuda);
+  for (const StateSteps& steps : {StateSteps::mixed(), StateSteps::decodes()}) {
+    for (const DType dtype : {DType::kF32, DType::kBF16, DType::kF16}) {
+      for (const SsdHeads& heads :
+           std::vector<SsdHeads>{{.heads = 4, .head_dim = 32, .groups = 2, .state_dim = 16},
+                                 {.heads = 1, .head_dim = 40, .groups = 1, .state_dim = 25},
+                                 {.heads = 2, .head_dim = 12, .groups = 2, .state_dim = 8},
+                                 {.heads = 3, .head_dim = 64, .groups = 1, .state_dim = 128},
+                                 {.heads = 2, .head_dim = 64, .groups = 1, .state_dim = 256}}) {
+        SCOPED_TRACE(testing::Message() << heads.heads << " heads of " << heads.state_dim << ", "
+                                        << steps.rows() << " rows " << dtype_name(dtype));
+        run_ssd(cuda, heads, steps, dtype);
         if (testing::Test::HasFailure()) return;
       }
     }
