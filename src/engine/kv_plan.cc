@@ -111,7 +111,23 @@ void place_layer(KvPlan& plan, KvLayerKind& kind, int32_t layer) {
   spec.block_bytes += kind.layer_bytes;
 }
 
+// The group of a model that keeps nothing of a token.
+KvPlan plan_places(const ModelSpec& spec, KvFormats formats, int32_t block_tokens) {
+  const auto layers = static_cast<size_t>(spec.layer_count);
+  return {.formats = formats,
+          .block_tokens = block_tokens,
+          .page_bytes = kPageAlignment,
+          .kinds = {KvLayerKind{.group_count = 1}},
+          .groups = {{.kind = KvKind::kFull, .window = 0, .block_tokens = block_tokens}},
+          .layer_group = std::vector<int32_t>(layers),
+          .layer_offset = std::vector<int64_t>(layers)};
+}
+
 }  // namespace
+
+bool KvPlan::keeps_tokens() const {
+  return std::ranges::any_of(kinds, [](const KvLayerKind& kind) { return kind.layer_count > 0; });
+}
 
 int64_t KvPlan::bytes_per_token() const { return std::ssize(groups) * page_bytes / block_tokens; }
 
@@ -130,6 +146,7 @@ int64_t KvPlan::seen_bytes(int64_t tokens) const {
 int64_t KvPlan::unpacked_page_bytes() const {
   int64_t bytes = 0;
   for (const KvLayerKind& kind : kinds) {
+    if (kind.layer_count == 0) continue;
     const KvLayerView kv = kv_view(kind.kv, formats, KeyLayout::kRows, block_tokens);
     if (!alike_and_fp8(kv)) continue;
     bytes = std::max(bytes, unpacked_kv(kv, DType::kF16).block_stride);
@@ -145,6 +162,9 @@ std::string KvPlan::layout() const {
 
 std::string KvPlan::to_string(int64_t tokens) const {
   constexpr double kMib = 1 << 20;
+  if (!keeps_tokens()) {
+    return fmt::format("pages of {} bytes, which hold no keys and values", page_bytes);
+  }
   const auto held = static_cast<double>(held_bytes(tokens));
   return fmt::format(
       "pages of {:.1f} KiB, {} group{} of layers; a sequence of {} tokens holds {:.1f} MiB, {:.3f} "
@@ -166,6 +186,7 @@ ModelSpec with_draft(const ModelSpec& model, const ModelSpec& draft) {
 KvPlan plan_kv(const ModelSpec& spec, KvFormats formats, int32_t block_tokens) {
   KvPlan plan{.formats = formats, .block_tokens = block_tokens};
   plan.kinds = kinds_of(spec, formats, block_tokens);
+  if (plan.kinds.empty()) return plan_places(spec, formats, block_tokens);
   const int64_t tokens = std::min<int64_t>(
       kStatedTokens, spec.context_length > 0 ? spec.context_length : kStatedTokens);
   plan.page_bytes = best_page_bytes(plan.kinds, tokens);

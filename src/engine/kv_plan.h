@@ -5,7 +5,9 @@
 // has several kinds (5 layers with full attention beside 29 that slide), a page that holds all
 // layers of the largest would lie mostly empty under the others. So each kind is split into groups
 // of as many layers as a page holds, and the size of a page is chosen such that little stays empty
-// (docs/decisions/0029-kv-groups-of-equal-pages.md). A model of one kind has one group.
+// (docs/decisions/0029-kv-groups-of-equal-pages.md). A model of one kind has one group. So has one
+// of which no layer keeps anything of a token: its pages, of the least size, say where a sequence
+// has come to, for the prefix cache as for the scheduler.
 #pragma once
 
 #include <cstdint>
@@ -36,6 +38,8 @@ struct KvPlan {
   std::vector<int32_t> layer_group;   // [layers] index into groups; 0 of one that keeps nothing
   std::vector<int64_t> layer_offset;  // [layers] bytes from a page's start to the layer's K part
 
+  // Whether some layer keeps something of a token; else pages are places alone.
+  bool keeps_tokens() const;
   // What a sequence takes of the pool for each token until windows pass: a slot in every group,
   // empty parts of pages included.
   int64_t bytes_per_token() const;

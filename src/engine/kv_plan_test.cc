@@ -116,6 +116,21 @@ TEST(KvPlan, EveryLayerHasAPlaceOfItsOwn) {
 }
 
 // As it was before layers were split: one group, every layer behind the one before it.
+TEST(KvPlan, AModelThatKeepsNothingOfATokenHasPlaces) {
+  ModelSpec spec{.layer_count = 4, .context_length = 1024};
+  spec.kv.resize(4);
+  const KvPlan plan = plan_kv(spec, {KvFormat::kF16}, 16);
+  EXPECT_FALSE(plan.keeps_tokens());
+  ASSERT_EQ(plan.groups.size(), 1u);
+  EXPECT_TRUE(plan.groups[0].layers.empty());
+  EXPECT_EQ(plan.page_bytes, 128);
+  EXPECT_EQ(plan.layer_group, std::vector<int32_t>(4, 0));
+  EXPECT_EQ(plan.seen_bytes(1024), 0);
+  EXPECT_EQ(plan.held_bytes(1024), 64 * 128);
+  EXPECT_EQ(plan.unpacked_page_bytes(), 0);
+  EXPECT_NE(plan.to_string(1024).find("hold no keys and values"), std::string::npos);
+}
+
 TEST(KvPlan, LayersOfOneKindAreOneGroup) {
   const KvPlan plan = plan_kv(spec_of(30, 30, {3, 64, 64, 0}, 8192), {KvFormat::kF16}, 16);
   ASSERT_EQ(plan.groups.size(), 1u);

@@ -9,9 +9,6 @@ namespace {
 
 // Kernels of cuBLASLt and our own are loaded lazily; some tens of MiB were seen on an H200.
 constexpr int64_t kReserveBytes = 256 << 20;
-// Page tables of the scheduler count in int32.
-constexpr int64_t kPagesMax = 1 << 30;
-
 double gib(int64_t bytes) { return static_cast<double>(bytes) / (1 << 30); }
 
 // Of a page, with what it has beside the pool.
@@ -66,7 +63,7 @@ Result<MemoryPlan> plan_memory(const MemoryPlanInput& input) {
     }
     kv_bytes = wanted;
   }
-  const int64_t pages = std::min(kv_bytes / each, kPagesMax);
+  const int64_t pages = std::min(kv_bytes / each, input.pages_max);
   if (kv_bytes < 0 || pages < input.pages_min) return too_little(input, kv_bytes);
   return MemoryPlan{.weight_bytes = input.weight_bytes,
                     .adapter_bytes = input.adapter_bytes,
@@ -101,7 +98,7 @@ Result<int64_t> plan_host_pages(const HostMemoryInput& input) {
   }
   const bool asked = input.kv_bytes_wanted > 0;
   const int64_t bytes = asked ? input.kv_bytes_wanted : std::min(input.kv_bytes_default, left / 4);
-  const int64_t pages = std::min(bytes / input.page_bytes, kPagesMax);
+  const int64_t pages = std::min(bytes / input.page_bytes, input.pages_max);
   if (pages >= input.pages_min) return pages;
   return exhausted(fmt::format("{} bytes of KV cache hold no block of {} bytes: {}", bytes,
                                input.pages_min * input.page_bytes,

@@ -9,6 +9,9 @@
 
 namespace headrace {
 
+// Page tables of the scheduler count in int32.
+inline constexpr int64_t kPoolPagesMax = 1 << 30;
+
 struct MemoryPlanInput {
   int64_t total_bytes = 0;      // of the device
   int64_t free_bytes = 0;       // now: weights, context and library are in place
@@ -21,6 +24,7 @@ struct MemoryPlanInput {
   int64_t page_bytes = 0;
   int64_t unpacked_page_bytes = 0;  // KvPlan: what a page has beside the pool
   int64_t pages_min = 0;            // what one sequence of --max-model-len needs
+  int64_t pages_max = kPoolPagesMax;
 };
 
 struct MemoryPlan {
@@ -51,6 +55,7 @@ struct HostMemoryInput {
   int64_t kv_bytes_default = 0;  // at most a quarter of what is left is taken for it
   int64_t page_bytes = 0;
   int64_t pages_min = 0;  // what one block of tokens needs
+  int64_t pages_max = kPoolPagesMax;
 };
 
 // Pages of keys and values. kExhausted naming the flag to change where it does not fit: pages are

@@ -23,8 +23,10 @@ std::vector<AttentionPlanShape> attention_shapes(const Device& device, const Mod
                                                  const ModelRunnerOptions& options) {
   std::vector<AttentionPlanShape> shapes;
   for (const KvGroupSpec& group : plan.groups) {
-    const LayerKv& kv = spec.kv[static_cast<size_t>(group.layers.front())];
-    shapes.push_back({.query_heads = spec.query_heads,
+    // Of pages that hold nothing a plan is made, as of one head, which no kernel reads.
+    const LayerKv kv = group.layers.empty() ? LayerKv{.kv_heads = 1, .k_dim = 64, .v_dim = 64}
+                                            : spec.kv[static_cast<size_t>(group.layers.front())];
+    shapes.push_back({.query_heads = std::max(spec.query_heads, kv.kv_heads),
                       .kv_heads = kv.kv_heads,
                       .head_dim = kv.k_dim,
                       .block_tokens = plan.block_tokens,

@@ -20,6 +20,8 @@ namespace {
 // Without --kv-cache-memory-bytes the pool holds this many tokens for each slot (and at least one
 // sequence of max_model_len), within a quarter of the memory that is free.
 constexpr int64_t kTokensPerSlot = 1024;
+// Pages that hold nothing are bookkeeping alone: so many, 16 million tokens' worth, are 128 MiB.
+constexpr int64_t kPlacesMax = 1 << 20;
 // On a CPU, and where a sequence's whole context is reserved.
 constexpr int32_t kModelLenDefaultMax = 8192;
 
@@ -92,6 +94,8 @@ int32_t default_model_len(const StackOptions& options, const ModelWeights& weigh
   return static_cast<int32_t>(std::clamp<int64_t>(fits, least, config.context_length));
 }
 
+int64_t pages_max(const KvPlan& kv) { return kv.keeps_tokens() ? kPoolPagesMax : kPlacesMax; }
+
 // What is left of a GPU's memory, of one of so many ranks.
 Result<PoolPlan> plan_gpu_pool(const MemoryOptions& options, const KvPlan& kv,
                                const ModelRunnerOptions& runner, const Model& model, Device& device,
@@ -111,7 +115,8 @@ Result<PoolPlan> plan_gpu_pool(const MemoryOptions& options, const KvPlan& kv,
            .kv_bytes_wanted = options.kv_cache_memory_bytes,
            .page_bytes = kv.page_bytes,
            .unpacked_page_bytes = kv.unpacked_page_bytes(),
-           .pages_min = pages_min}));
+           .pages_min = pages_min,
+           .pages_max = std::max(pages_min, pages_max(kv))}));
   const PoolPlan pool{
       .block_count = static_cast<int32_t>(plan.page_count - 1),  // one is the runner's, for padding
       .line = plan.to_string(),
@@ -142,7 +147,9 @@ Result<PoolPlan> plan_host_pool(const StackOptions& options, const KvPlan& kv,
                                 std::span<const ModelRank> ranks) {
   const auto groups = static_cast<int64_t>(kv.groups.size());
   const int64_t tokens =
-      std::max<int64_t>(runner.max_model_len, kTokensPerSlot * runner.max_num_seqs);
+      kv.keeps_tokens()
+          ? std::max<int64_t>(runner.max_model_len, kTokensPerSlot * runner.max_num_seqs)
+          : int64_t{2} * runner.max_model_len * runner.max_num_seqs;  // and as many in prefixes
   const int64_t pages = (tokens + kKvBlockTokens - 1) / kKvBlockTokens * groups;
   int64_t free_bytes = ranks.front().device->free_bytes(), runner_bytes = 0;
   for (const ModelRank& rank : ranks) {
@@ -157,7 +164,8 @@ Result<PoolPlan> plan_host_pool(const StackOptions& options, const KvPlan& kv,
                                        .kv_bytes_wanted = options.memory.kv_cache_memory_bytes,
                                        .kv_bytes_default = pages * kv.page_bytes,
                                        .page_bytes = kv.page_bytes,
-                                       .pages_min = groups}));
+                                       .pages_min = groups,
+                                       .pages_max = pages_max(kv)}));
   return PoolPlan{.block_count = static_cast<int32_t>(planned)};
 }
 

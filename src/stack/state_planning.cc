@@ -11,12 +11,15 @@
 namespace headrace {
 namespace {
 
-// Of the memory that is free.
-constexpr int64_t kShareOfFree = 8;
+// Of the memory that is free: a part of it, as keys and values take the rest, where there are any.
+constexpr int64_t kShareOfFree = 8, kShareWithoutKeys = 3;
 constexpr int64_t kCheckpointsOfSequence = 2;
 
 int64_t states_in_share(const ModelSpec& model, const Device& device) {
-  return device.free_bytes() / kShareOfFree / state_entry_bytes(model);
+  const bool attends =
+      std::ranges::any_of(model.kv, [](const LayerKv& kv) { return kv.kv_heads > 0; });
+  return device.free_bytes() / (attends ? kShareOfFree : kShareWithoutKeys) /
+         state_entry_bytes(model);
 }
 
 }  // namespace

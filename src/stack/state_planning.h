@@ -17,11 +17,11 @@ namespace headrace {
 Status check_state_options(StackOptions& options);
 
 // Of `wanted` sequences at once, where no flag says so, those whose states take an eighth of the
-// memory that is free, at least one.
+// memory that is free (a third, where no layer attends), at least one.
 int32_t sequences_with_states(int32_t wanted, const ModelSpec& model, const Device& device);
 
-// Checkpoints, as --state-checkpoints says, or two for each of `sequences` within an eighth of the
-// memory that is free; 0 where prefixes are not kept.
+// Checkpoints, as --state-checkpoints says, or two for each of `sequences` within as much of it; 0
+// where prefixes are not kept.
 int32_t plan_state_checkpoints(const StackOptions& options, const ModelSpec& model,
                                int32_t sequences, const Device& device);
 
