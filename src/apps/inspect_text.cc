@@ -101,6 +101,7 @@ std::string expert_text(const ExpertConfig& experts) {
 }
 
 std::string attention_text(const ModelConfig& config) {
+  if (!any_attends(config)) return "none: layers keep states";
   const LatentConfig& latent = config.mixers.latent;
   if (latent.rank > 0) {
     return fmt::format("{} query heads, a latent of {} + {}", config.heads, latent.rank,
@@ -118,14 +119,27 @@ bool learns_positions(const ModelConfig& config) {
          });
 }
 
+std::string position_text(const ModelConfig& config) {
+  if (learns_positions(config)) return fmt::format("learned, {}", config.context_length);
+  if (!config.mixers.rotates || !any_attends(config)) return "none";
+  return fmt::format("RoPE, {}", rope_text(config));
+}
+
+// Of layers that are one part, some are networks, or none is.
+std::string network_text(const ModelConfig& config) {
+  const auto& mixers = config.mixers;
+  if (mixers.one_part && std::ranges::count(mixers.by_layer, LayerMixer::kNone) == 0) {
+    return "no feed-forward";
+  }
+  return fmt::format("feed-forward {}", config.ffn);
+}
+
 void add_model_lines(std::string& text, const ModelConfig& config) {
   add_line(text, "layers",
-           fmt::format("{}, hidden {}, feed-forward {}", config.layers, config.hidden, config.ffn));
+           fmt::format("{}, hidden {}, {}", config.layers, config.hidden, network_text(config)));
   if (config.experts.count > 0) add_line(text, "experts", expert_text(config.experts));
   add_line(text, "attention", attention_text(config));
-  add_line(text, "positions",
-           learns_positions(config) ? fmt::format("learned, {}", config.context_length)
-                                    : fmt::format("RoPE, {}", rope_text(config)));
+  add_line(text, "positions", position_text(config));
   if (const std::string caps = soft_cap_text(config); !caps.empty()) {
     add_line(text, "soft caps", caps);
   }
@@ -154,16 +168,18 @@ void add_tensor_lines(std::string& text, const InspectReport& report) {
 }
 
 void add_memory_lines(std::string& text, const InspectReport& report) {
-  if (report.kv.empty()) return;
-  add_line(text, "KV cache",
-           fmt::format("{} a token in f16; {} for one sequence of {} tokens",
-                       size_text(report.kv_token_bytes()), size_text(report.kv_context_bytes),
-                       report.context));
+  if (report.kv.empty() && report.state_bytes == 0) return;
+  if (!report.kv.empty()) {
+    add_line(text, "KV cache",
+             fmt::format("{} a token in f16; {} for one sequence of {} tokens",
+                         size_text(report.kv_token_bytes()), size_text(report.kv_context_bytes),
+                         report.context));
+  }
   if (report.state_bytes > 0) {
     add_line(text, "states",
              fmt::format("{} a sequence, whatever its length", size_text(report.state_bytes)));
   }
-  if (report.kv.size() > 1 || report.kv[0].window > 0) {
+  if (report.kv.size() > 1 || (!report.kv.empty() && report.kv[0].window > 0)) {
     for (const KvShare& share : report.kv) {
       add_line(text, "",
                fmt::format("{} layers keep {}, {} a token", share.layers,
@@ -176,9 +192,11 @@ void add_memory_lines(std::string& text, const InspectReport& report) {
                          report.kv_group_count, size_text(report.kv_page_bytes),
                          size_text(report.kv_seen_bytes), size_text(report.kv_context_bytes)));
   }
-  add_line(text, "memory",
-           fmt::format("{} for weights and one sequence of {} tokens",
-                       size_text(report.tensor_bytes + report.kv_context_bytes), report.context));
+  add_line(
+      text, "memory",
+      fmt::format("{} for weights and one sequence of {} tokens",
+                  size_text(report.tensor_bytes + report.state_bytes + report.kv_context_bytes),
+                  report.context));
 }
 
 void add_tensor_list(std::string& text, const WeightSource& weights) {

@@ -17,6 +17,7 @@
 #include "models/gpt_neox.h"
 #include "models/gpt_oss.h"
 #include "models/lfm2.h"
+#include "models/mamba.h"
 #include "models/minimax.h"
 #include "models/model.h"
 #include "models/nemotron.h"
@@ -114,6 +115,11 @@ std::span<const Architecture> architectures() {
       decoder<code_gen_spec>("codegen", gpt_j_hf_names),
       decoder<opt_spec>("opt", opt_hf_names),
       decoder<falcon_spec>("falcon", falcon_hf_names),
+      decoder<mamba2_spec>("mamba2", mamba2_hf_names),
+      decoder<mamba_hybrid_spec>("granitehybrid", mamba_hybrid_hf_names),
+      decoder<mamba_hybrid_spec>("bamba", mamba_hybrid_hf_names),
+      decoder<falcon_h1_spec>("falcon-h1", mamba_hybrid_hf_names),
+      decoder<nemotron_h_spec>("nemotron_h", mamba2_hf_names),
   };
   return kArchitectures;
 }

@@ -244,6 +244,7 @@ class DecoderPass {
 
   void mix(int32_t index, const DecoderLayer& layer, const KvLayerView& kv,
            const ForwardBatch::KeptRows* kept) {
+    if (!layer.has_mixer) return;
     ResidualBranch branch(stream_, layer.mixer_norm, layer.mixer_post_norm);
     layer.mixer->run({.branch = branch,
                       .scratch = scratch_of(memory_.mixer),
@@ -280,14 +281,15 @@ class DecoderPass {
 
   ResidualBranch network_branch(const DecoderLayer& layer) {
     if (layer.form == LayerForm::kSequential) {
-      return {stream_, layer.ffn_norm, layer.ffn_post_norm};
+      return {stream_, layer.ffn_norm, layer.ffn_post_norm, layer.network_scale};
     }
     const ConstTensorView input = memory_.network_input.row_range(0, stream_.hidden().rows());
-    return {stream_, input, layer.ffn_post_norm};
+    return {stream_, input, layer.ffn_post_norm, layer.network_scale};
   }
 
   // Runs of equal size: one row at the end would cost as much as many.
   void feed_forward(const DecoderLayer& layer) {
+    if (!layer.has_network) return;
     ResidualBranch branch = network_branch(layer);
     const int64_t rows = branch.rows();
     const int64_t rows_max = std::max<int64_t>(

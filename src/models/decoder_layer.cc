@@ -19,19 +19,28 @@ Status DecoderLayer::split(const ShardSpec& shard) {
 DecoderLayer make_layer(const DecoderSpec& spec, int32_t index) {
   const DecoderLayerSpec& layer = spec.layers[static_cast<size_t>(index)];
   const int64_t hidden = spec.model.hidden_size;
-  const auto norm = [&](NormKind kind) {
-    return NormWeights{.kind = kind, .eps = spec.norm_eps, .weight = {}, .bias = {}};
+  const bool has_mixer = !std::holds_alternative<NoMixerSpec>(layer.mixer);
+  const bool has_network = !std::holds_alternative<NoFeedForwardSpec>(layer.feed_forward);
+  const bool own_norm = has_network && layer.form != LayerForm::kParallelShared;
+  const auto norm = [&](bool there, NormKind kind, float scale = 1.0f) {
+    return NormWeights{.kind = there ? kind : NormKind::kNone,
+                       .eps = spec.norm_eps,
+                       .weight = {},
+                       .bias = {},
+                       .scale = scale};
   };
-  return {
-      .mixer_norm = norm(layer.pre_norm),
-      .mixer = make_any_part(layer.mixer, hidden),
-      .mixer_post_norm = norm(layer.post_norm),
-      .ffn_norm = norm(layer.form == LayerForm::kParallelShared ? NormKind::kNone : layer.pre_norm),
-      .feed_forward = make_any_part(layer.feed_forward, hidden),
-      .ffn_post_norm = norm(layer.post_norm),
-      .mixer_norm_name = layer.mixer_norm_name,
-      .ffn_norm_name = layer.ffn_norm_name,
-      .form = layer.form};
+  return {.mixer_norm = norm(has_mixer, layer.pre_norm),
+          .mixer = make_any_part(layer.mixer, hidden),
+          .mixer_post_norm = norm(has_mixer, layer.post_norm),
+          .ffn_norm = norm(own_norm, layer.pre_norm, layer.network_input_scale),
+          .feed_forward = make_any_part(layer.feed_forward, hidden),
+          .ffn_post_norm = norm(has_network, layer.post_norm),
+          .mixer_norm_name = layer.mixer_norm_name,
+          .ffn_norm_name = layer.ffn_norm_name,
+          .form = layer.form,
+          .has_mixer = has_mixer,
+          .has_network = has_network,
+          .network_scale = layer.network_scale};
 }
 
 }  // namespace headrace

@@ -4,8 +4,8 @@
 // A layer is
 //   branch = mixer(pre_norm(x));          x := x + residual_scale * post_norm(branch)
 //   branch = feed_forward(pre_norm(x));   x := x + residual_scale * post_norm(branch)
-// where each norm may be absent, or, of parallel layers, the second reads x as the first did. The
-// parts are those of parts/part_list.h.
+// where each norm, and either part, may be absent, or, of parallel layers, the second reads x as
+// the first did. The parts are those of parts/part_list.h.
 #pragma once
 
 #include <cstdint>
@@ -30,6 +30,7 @@ enum class LayerForm : uint8_t {
   kParallelShared,  // the same through one norm, the mixer's (GPT-J, Cohere)
 };
 
+// Either part may be absent (parts/absent_part.h), with its norms.
 struct DecoderLayerSpec {
   MixerSpec mixer;
   FeedForwardSpec feed_forward;
@@ -38,6 +39,9 @@ struct DecoderLayerSpec {
   LayerForm form = LayerForm::kSequential;
   const char* mixer_norm_name = "attn_norm";  // of the tensors of the mixer's pre_norm
   const char* ffn_norm_name = "ffn_norm";     // of those of the network's
+  // Of what the network reads, and of its branch (Falcon-H1).
+  float network_input_scale = 1.0f;
+  float network_scale = 1.0f;
 
   // REQUIRES: the layer has it
   AttentionSpec& attention() { return std::get<AttentionSpec>(mixer); }

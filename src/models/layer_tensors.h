@@ -87,6 +87,10 @@ class LayerTensors {
     if (norm.kind == NormKind::kNone) return ok_status();
     if (norm.kind == NormKind::kLayerBare) {
       HR_ASSIGN_OR_RETURN(norm.weight, constant(columns, 1.0f));
+    } else if (norm.scale != 1.0f) {
+      HR_ASSIGN_OR_RETURN(std::vector<float> weight, values(name + ".weight", Shape{columns}));
+      for (float& value : weight) value *= norm.scale;
+      HR_ASSIGN_OR_RETURN(norm.weight, made_vector(weight));
     } else {
       HR_ASSIGN_OR_RETURN(norm.weight, vector(name + ".weight", columns));
     }

@@ -41,6 +41,7 @@ struct NormWeights {
   float eps = 0.0f;
   DeviceVector weight;  // [D], as the bias of constants where the model has none
   DeviceVector bias;    // [D], of LayerNorms
+  float scale = 1.0f;   // that the weights of an RMSNorm are multiplied by at load
 };
 
 struct LinearLayer {

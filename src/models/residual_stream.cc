@@ -16,7 +16,7 @@ const NormWeights kNoNorm;
 
 void ResidualStream::settle() {
   if (!std::exchange(branch_waits_, false)) return;
-  residual_add(context_, {.x = rows_.hidden, .residual = rows_.branch, .scale = scale_});
+  residual_add(context_, {.x = rows_.hidden, .residual = rows_.branch, .scale = waiting_scale_});
 }
 
 // The rows kept lie in the second half of the scratch memory, what is computed of them in the
@@ -37,16 +37,26 @@ void ResidualStream::keep_rows(std::span<const int32_t> rows) {
 }
 
 ResidualBranch::ResidualBranch(ResidualStream& stream, const NormWeights& pre_norm,
-                               const NormWeights& post_norm)
-    : stream_(stream), pre_norm_(pre_norm), post_norm_(post_norm), count_(stream.hidden().rows()) {
+                               const NormWeights& post_norm, float scale)
+    : stream_(stream),
+      pre_norm_(pre_norm),
+      post_norm_(post_norm),
+      scale_(scale * stream.scale_),
+      residual_scale_(stream.waiting_scale_),
+      count_(stream.hidden().rows()) {
   if (runs_unfused(context()) || pre_norm.kind == NormKind::kNone) stream.settle();
   adds_residual_ = std::exchange(stream.branch_waits_, false);
 }
 
 ResidualBranch::ResidualBranch(ResidualStream& stream, const ConstTensorView& input,
-                               const NormWeights& post_norm)
-    : ResidualBranch(stream, kNoNorm, post_norm) {
+                               const NormWeights& post_norm, float scale)
+    : ResidualBranch(stream, kNoNorm, post_norm, scale) {
   made_input_ = input;
+}
+
+ResidualBranch ResidualBranch::instead(const ConstTensorView& input, float scale) const {
+  CHECK(!adds_residual_ && first_ == 0 && count_ == stream_.hidden().rows());
+  return {stream_, input, post_norm_, scale};
 }
 
 ResidualBranch ResidualBranch::range(int64_t first, int64_t count) const {
@@ -66,7 +76,7 @@ ConstTensorView ResidualBranch::input() {
   const TensorView x = in_range(stream_.rows_.hidden);
   if (pre_norm_.kind == NormKind::kNone) return x;
   const TensorView normed = in_range(stream_.rows_.normed);
-  normalise(context(), pre_norm_, x, waiting_residual(), stream_.scale_, normed);
+  normalise(context(), pre_norm_, x, waiting_residual(), residual_scale_, normed);
   return normed;
 }
 
@@ -77,7 +87,7 @@ std::optional<RmsNormArgs> ResidualBranch::joining_norm() {
                      .weight = pre_norm_.weight.data(),
                      .eps = pre_norm_.eps,
                      .out = in_range(stream_.rows_.normed),
-                     .residual_scale = stream_.scale_};
+                     .residual_scale = residual_scale_};
 }
 
 void ResidualBranch::multiply_input(const LinearLayer& layer, const TensorView& y) {
@@ -117,21 +127,21 @@ void ResidualBranch::end_with(const LinearLayer& layer, const ConstTensorView& x
   const bool added = residual_linear(context(), {.in = x,
                                                  .weight = &layer.weight,
                                                  .bias = layer.bias.data(),
-                                                 .scale = stream_.scale_,
+                                                 .scale = scale_,
                                                  .x = in_range(stream_.rows_.hidden),
                                                  .branch = in_range(stream_.rows_.branch)});
-  stream_.branch_waits_ = !added;
+  wait_for_next(!added);
 }
 
 TensorView ResidualBranch::end_with_rows() {
-  stream_.branch_waits_ = true;
+  wait_for_next(true);
   return in_range(stream_.rows_.branch);
 }
 
 void ResidualBranch::finish() {
   if (post_norm_.kind == NormKind::kNone) return;
   const TensorView& branch = stream_.rows_.branch;
-  normalise(context(), post_norm_, branch, {}, stream_.scale_, branch);
+  normalise(context(), post_norm_, branch, {}, 1.0f, branch);
 }
 
 }  // namespace headrace

@@ -1,11 +1,11 @@
 // ResidualStream: the hidden rows x of a pass and the branch beside them; ResidualBranch: what one
 // part of a layer sees of it.
 //   branch = part(pre_norm(x));   x := x + scale * post_norm(branch)
-// Each norm may be absent. The sum waits for the norm that reads x next, which adds on its way; a
-// norm that reads x joins the product behind it where a device has an op for both; a product that
-// ends a branch may add it to x itself. What a measurement runs unfused does each alone, and so do
-// products to which an adapter of some row adds, or that a tap sees: that must come before what is
-// made of them.
+// Each norm may be absent; the scale is the stream's times the branch's own. The sum waits for the
+// norm that reads x next, which adds on its way; a norm that reads x joins the product behind it
+// where a device has an op for both; a product that ends a branch may add it to x itself. What a
+// measurement runs unfused does each alone, and so do products to which an adapter of some row
+// adds, or that a tap sees: that must come before what is made of them.
 #pragma once
 
 #include <optional>
@@ -28,7 +28,8 @@ class ResidualStream {
     TensorView normed;
     TensorView branch;
   };
-  // `adapters`: of these rows; they and the tap, which may be null, outlive the stream.
+  // `scale`: of all branches. `adapters`: of these rows; they and the tap, which may be null,
+  // outlive the stream.
   ResidualStream(OpContext& context, const Rows& rows, float scale,
                  const BatchAdapters& adapters = {}, ProductTap* products = nullptr)
       : context_(context), rows_(rows), scale_(scale), adapters_(adapters), products_(products) {}
@@ -50,21 +51,26 @@ class ResidualStream {
   std::vector<AdapterRows> kept_adapters_;
   ProductTap* const products_;
   bool branch_waits_ = false;  // rows_.branch is still to be added to rows_.hidden
+  float waiting_scale_ = 1.0f;
 };
 
 // One part of a layer, over all rows of a stream or a range of them: first it reads, then it ends.
 class ResidualBranch {
  public:
   // The norms outlive the branch; either may be of kind kNone.
-  ResidualBranch(ResidualStream& stream, const NormWeights& pre_norm, const NormWeights& post_norm);
+  ResidualBranch(ResidualStream& stream, const NormWeights& pre_norm, const NormWeights& post_norm,
+                 float scale = 1.0f);
   // Of a part that reads `input` [T, D], not x.
-  ResidualBranch(ResidualStream& stream, const ConstTensorView& input,
-                 const NormWeights& post_norm);
+  ResidualBranch(ResidualStream& stream, const ConstTensorView& input, const NormWeights& post_norm,
+                 float scale = 1.0f);
   // Rows [first, first + count) of it.
   ResidualBranch range(int64_t first, int64_t count) const;
 
   OpContext& context() const { return stream_.context_; }
   int64_t rows() const { return count_; }
+  // Another branch of all rows, in this one's place, which reads `input` [T, D]: of a part that is
+  // a sum of several. Each ends before the next is made. REQUIRES: this one has read its input
+  ResidualBranch instead(const ConstTensorView& input, float scale) const;
 
   // pre_norm(x) [rows, D], valid until the branch ends.
   ConstTensorView input();
@@ -98,6 +104,11 @@ class ResidualBranch {
     return device.kind == DeviceKind::kCuda && device.batch_invariant;
   }
   TensorView in_range(const TensorView& rows) const { return rows.row_range(first_, count_); }
+  // Whether the next norm, or settle(), is to add the branch.
+  void wait_for_next(bool waits) {
+    stream_.branch_waits_ = waits;
+    stream_.waiting_scale_ = scale_;
+  }
   // The branch before this one, where the norm is to add it; once.
   ConstTensorView waiting_residual();
 
@@ -105,7 +116,9 @@ class ResidualBranch {
   const NormWeights& pre_norm_;
   ConstTensorView made_input_;  // no data: it reads x
   const NormWeights& post_norm_;
+  const float scale_;
   bool adds_residual_;
+  const float residual_scale_;  // of the branch that it adds
   int64_t first_ = 0;
   int64_t count_;
 };

@@ -23,7 +23,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-constexpr size_t kModelCount = 107;
+constexpr size_t kModelCount = 120;
 // Others, as tests/models/compare_with_transformers.py makes them.
 const char* const kOtherFolder = std::getenv("HEADRACE_TINY_MODELS");
 const char* const kFolder = kOtherFolder == nullptr ? "tests/data/models" : kOtherFolder;
@@ -177,13 +177,21 @@ class TinyModel {
     const auto names = loaded_.weights->names();
     return std::ranges::any_of(names, [](auto name) { return name.ends_with("_exps.weight"); });
   }
+  static bool is_delta_gate(std::string_view name) {
+    return name.ends_with("ssm_alpha.weight") || name.ends_with("ssm_ba.weight");
+  }
   bool has_delta_net() const {
     const auto names = loaded_.weights->names();
-    return std::ranges::any_of(names, [](auto name) { return name.ends_with("ssm_norm.weight"); });
+    return std::ranges::any_of(names, [](auto name) { return is_delta_gate(name); });
+  }
+  bool has_scan() const {
+    const auto names = loaded_.weights->names();
+    return std::ranges::any_of(names, [](auto name) { return name.ends_with(".ssm_d"); });
   }
   bool has_sinks() const { return loaded_.weights->has("blk.0.attn_sinks.weight"); }
   // As the hub has them: GPTQ and the like.
   bool is_quantised() const {
+    if (!loaded_.weights->has("blk.0.ffn_up.weight")) return false;
     const auto rows = *loaded_.weights->rows("blk.0.ffn_up.weight", 0);
     return rows != nullptr && (headrace::is_quantised(rows->dtype()) || rows->fast_type());
   }
@@ -195,6 +203,10 @@ class TinyModel {
     if (keeps_latents()) return std::max(kLatentErrorMax, others);
     if (has_sinks()) return kSinksFactor * others;
     return is_quantised() ? std::max(kBlocksErrorMax, others) : others;
+  }
+  bool attends() const {
+    return std::ranges::any_of(loaded_.model->spec().kv,
+                               [](const LayerKv& kv) { return kv.kv_heads > 0; });
   }
   bool keeps_states() const { return state_entry_bytes(loaded_.model->spec()) > 0; }
   bool is_split_over_ranks() const { return !keeps_states() && !keeps_latents(); }
@@ -310,7 +322,7 @@ TEST_F(TinyModels, StatesGiveTransformersLogProbabilities) {
                 model.has_delta_net() ? kDeltaNetDifferenceMax : kDifferenceMax);
     }
   });
-  EXPECT_EQ(count, 7);
+  EXPECT_EQ(count, 20);
 }
 
 // Weights of BF16 as they are, activations rounded to BF16, sums in f32: 0.024 at most, measured.
@@ -351,7 +363,9 @@ TEST_F(TinyModels, BitsOfIntegersInTheCacheDoNotDependOnTheSteps) {
       EXPECT_EQ(cut.logits, whole.logits);
       EXPECT_EQ(cut.hidden, whole.hidden);
     }
-    EXPECT_NE(whole.logits, run({length}, {KvFormat::kF32}).logits);
+    if (model.attends()) {
+      EXPECT_NE(whole.logits, run({length}, {KvFormat::kF32}).logits);
+    }
     const double error = logit_error(whole, model.expected());
     EXPECT_LE(error,
               model.rounded_error_max(model.has_experts() ? kInt8ExpertsErrorMax : kInt8ErrorMax));
@@ -482,7 +496,8 @@ TEST_F(TinyModels, RanksThatAddTheirSumsGiveTheBitsOfTheirOrder) {
 
 // What 8 bits of weights cost by themselves is measured by fp32 arithmetic on the same rounded
 // weights. Activations of 8 bits are rounded as finely, so together they may cost about 1.4 times
-// as much; the largest of a few hundred errors scatters, so three times is allowed (2.33 measured).
+// as much; the largest of a few hundred errors scatters, so three times is allowed (2.33 measured);
+// of a scan, which multiplies four of them for each number, six times (4.9 measured).
 // (4-bit weights of tiny random models say nothing: their errors are as large as their logits.)
 TEST_F(TinyModels, QuantisedToEightBitsOnLoadTheyAreAsNearAsTheirWeights) {
   const auto device = create_cpu_device(2);
@@ -495,7 +510,7 @@ TEST_F(TinyModels, QuantisedToEightBitsOnLoadTheyAreAsNearAsTheirWeights) {
     const double of_weights = logit_error(rounded->run({rounded->length()}), rounded->expected());
     const double of_both = logit_error(model->run({model->length()}), model->expected());
     EXPECT_GT(of_weights, 0);
-    EXPECT_LE(of_both, 3 * of_weights) << "weights alone " << of_weights;
+    EXPECT_LE(of_both, (model->has_scan() ? 6 : 3) * of_weights) << "weights alone " << of_weights;
   }
 }
 

@@ -55,7 +55,7 @@ inline constexpr ClassNames<1> kFalconClasses{"FalconForCausalLM"};
 // Nobody writes GGUF files of these, whose keys would have to say more than those of others do.
 constexpr bool has_no_gguf(std::string_view architecture) {
   return architecture == "gptneo" || architecture == "gptj" || architecture == "codegen" ||
-         architecture == "opt";
+         architecture == "opt" || architecture == "bamba";
 }
 
 void gpt2_defaults(ModelConfig& config);

@@ -6,7 +6,9 @@
 #pragma once
 
 #include <algorithm>
+#include <array>
 #include <cstdint>
+#include <limits>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -76,6 +78,36 @@ enum class LayerMixer : uint8_t {
   kAttention,
   kShortConv,  // LFM2's gated short convolution
   kDeltaNet,   // gated DeltaNet (Qwen3-Next)
+  kMamba2,
+  kMamba2Beside,  // attention and Mamba-2 side by side (Falcon-H1)
+  kNone,          // the layer is a network alone (Nemotron-H)
+};
+
+// Of selective state spaces (Mamba-2).
+struct StateSpaceConfig {
+  int32_t inner = 0;  // width of x: heads * head_dim
+  int32_t heads = 0;  // a multiple of groups
+  int32_t head_dim = 0;
+  int32_t groups = 1;  // of heads that share B and C, and are normalised together
+  int32_t state_dim = 0;
+  float dt_min = 0;
+  float dt_max = std::numeric_limits<float>::infinity();
+  bool conv_bias = true;
+  bool in_bias = false;
+  bool out_bias = false;
+  bool norm = true;
+  bool norm_before_gate = false;
+};
+
+// What Falcon-H1 multiplies by, beside what other families do.
+struct BranchMultipliers {
+  float ssm_in = 1;
+  float ssm_out = 1;
+  std::array<float, 5> ssm = {1, 1, 1, 1, 1};  // of z, x, B, C, dt
+  float attention_in = 1;
+  float attention_out = 1;
+  float key = 1;
+  std::array<float, 2> ffn = {1, 1};  // of the gate, of the branch
 };
 
 // Of multi-head latent attention (DeepSeek-AI, 2024), which keeps a latent of each token and one
@@ -106,6 +138,10 @@ struct MixerConfig {
   // How the file has it: heads' rows of q, k, v and z in one tensor (Qwen3-Next); log(-rate).
   bool tensors_by_head = false;
   bool rate_is_log = false;
+  StateSpaceConfig state_space;
+  BranchMultipliers multipliers;
+  bool one_part = false;  // a layer is its mixer or a network, not both (Mamba, Nemotron-H)
+  bool rotates = true;    // queries and keys of layers that attend
   LatentConfig latent;
   int32_t drafting_layers = 0;  // behind the others; not read
 
@@ -125,9 +161,10 @@ struct OutputHead {
 
 // Tensors that hold what others have apart.
 struct FusedTensors {
-  bool qkv = false;          // attn_qkv instead of attn_q, attn_k, attn_v
-  bool qkv_by_head = false;  // in it the rows of a key head, and of its queries, are neighbours
-  bool gate_up = false;      // ffn_up has gate and up
+  bool qkv = false;           // attn_qkv instead of attn_q, attn_k, attn_v
+  bool qkv_by_head = false;   // in it the rows of a key head, and of its queries, are neighbours
+  bool gate_up = false;       // ffn_up has gate and up
+  bool shared_names = false;  // a dense network has the names of a shared expert (Granite 4)
 };
 
 struct ModelConfig {
@@ -180,10 +217,19 @@ struct ModelConfig {
   std::vector<int32_t> end_ids;
 };
 
+// Whether a layer keeps keys and values of tokens.
+constexpr bool attends(LayerMixer mixer) {
+  return mixer == LayerMixer::kAttention || mixer == LayerMixer::kMamba2Beside;
+}
 // Whether layers keep states, beside keys and values or in their place.
 inline bool has_states(const ModelConfig& config) {
-  return std::any_of(config.mixers.by_layer.begin(), config.mixers.by_layer.end(),
-                     [](LayerMixer mixer) { return mixer != LayerMixer::kAttention; });
+  return std::ranges::any_of(config.mixers.by_layer, [](LayerMixer mixer) {
+    return mixer != LayerMixer::kAttention && mixer != LayerMixer::kNone;
+  });
+}
+// Whether some layer attends; else a sequence keeps states alone.
+inline bool any_attends(const ModelConfig& config) {
+  return config.mixers.by_layer.empty() || std::ranges::any_of(config.mixers.by_layer, attends);
 }
 
 // Bounds of sane models: an order of magnitude over the largest that exist.

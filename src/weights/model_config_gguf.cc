@@ -5,6 +5,7 @@
 #include <fmt/format.h>
 
 #include "weights/gpt_families.h"
+#include "weights/mamba_families.h"
 #include "weights/model_config.h"
 #include "weights/model_family.h"
 
@@ -32,6 +33,9 @@ class GgufConfigReader {
     read_tensors();
     HR_RETURN_IF_ERROR(read_expert_rules());
     HR_RETURN_IF_ERROR(read_latent());
+    if (has_state_space(family_)) {
+      HR_RETURN_IF_ERROR(read_gguf_state_space(file_, source_, network_widths_, config_));
+    }
     HR_RETURN_IF_ERROR(finish_config(source_, config_));
     HR_RETURN_IF_ERROR(check_value_length());
     HR_RETURN_IF_ERROR(read_end_ids());
@@ -111,12 +115,30 @@ class GgufConfigReader {
     return ok_status();
   }
 
+  // Of layers that are a network or something else (Nemotron-H): 0 of those that are something
+  // else. The others are equally wide.
+  Status read_network_widths(const std::string& name, const GgufArray& widths) {
+    for (size_t i = 0; i < std::min(widths.size(), static_cast<size_t>(config_.layers)); ++i) {
+      const auto width = widths.int_at(i);
+      if (!width || *width < 0 || *width > kModelLimits.ffn_max) {
+        return file_.corrupt_field(name, "is no list of widths");
+      }
+      network_widths_.push_back(*width);
+      config_.ffn = std::max(config_.ffn, static_cast<int32_t>(*width));
+    }
+    return ok_status();
+  }
+
   Status read_field(const ConfigField& field) {
     const std::string name = source_.name_of(field);
     const GgufEntry* const entry = file_.find(name);
     if (family_.other_mixer && field.member == ConfigMember(&ModelConfig::kv_heads) &&
         entry != nullptr && std::holds_alternative<GgufArray>(entry->value)) {
       return read_mixers(name, std::get<GgufArray>(entry->value));
+    }
+    if (has_state_space(family_) && field.member == ConfigMember(&ModelConfig::ffn) &&
+        entry != nullptr && std::holds_alternative<GgufArray>(entry->value)) {
+      return read_network_widths(name, std::get<GgufArray>(entry->value));
     }
     if (entry == nullptr) {
       if (is_missing(field, config_)) return file_.corrupt_field(name, "missing");
@@ -351,6 +373,7 @@ class GgufConfigReader {
   const ModelFamily& family_;
   const ConfigSource source_;
   ModelConfig config_;
+  std::vector<int64_t> network_widths_;  // [layers] or empty
 };
 
 }  // namespace

@@ -11,6 +11,7 @@
 #include "weights/encoder_config.h"
 #include "weights/gpt_families.h"
 #include "weights/hub_quantisation.h"
+#include "weights/mamba_families.h"
 #include "weights/model_config.h"
 #include "weights/model_family.h"
 
@@ -529,6 +530,7 @@ class JsonConfigReader {
   // By name, or all but each n-th (Qwen3-Next's first files), or all but those listed (LFM2's).
   Status read_mixers() {
     if (!source_.family->other_mixer) return ok_status();
+    if (has_state_space(*source_.family)) return read_state_space(json_, source_, config_);
     const LayerMixer other = *source_.family->other_mixer;
     if (const Json* types = find("layer_types")) return read_mixer_types(*types, other);
     if (const Json* listed = find("full_attn_idxs")) return read_attending_layers(*listed, other);
@@ -633,7 +635,9 @@ Result<Json> read_json_file(const std::string& path) {
     return corrupt(fmt::format("{}: {} bytes, a configuration has at most {}", path, bytes.size(),
                                kConfigBytesMax));
   }
-  auto json = parse_json({reinterpret_cast<const char*>(bytes.data()), bytes.size()});
+  const std::string_view text(reinterpret_cast<const char*>(bytes.data()), bytes.size());
+  auto json = parse_json(text);
+  if (!json.ok()) json = parse_json(without_infinities(text));
   if (!json.ok()) return json.status().with_context(path);
   return json;
 }

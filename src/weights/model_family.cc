@@ -2,8 +2,11 @@
 
 #include <algorithm>
 #include <cmath>
+#include <tuple>
 
 #include <fmt/format.h>
+
+#include "weights/mamba_families.h"
 
 namespace headrace {
 namespace {
@@ -24,6 +27,22 @@ Status derive_head_dim(const ConfigSource& source, ModelConfig& config) {
   return source.corrupt_field(
       source.name_of(&ModelConfig::head_dim),
       fmt::format("{} is outside 1 to {}", config.head_dim, kModelLimits.head_dim_max));
+}
+
+// A file of a model of which no layer attends says nothing of heads, or 0.
+Status check_head_counts(const ConfigSource& source, ModelConfig& config) {
+  if (!any_attends(config)) {
+    config.heads = config.kv_heads = 1;
+    config.head_dim = config.rope_dim = 2;
+  }
+  const bool has_dense = config.experts.count == 0 && !config.mixers.one_part;
+  for (const auto& [member, missing, most] :
+       {std::tuple(&ModelConfig::heads, config.heads == 0, kModelLimits.heads_max),
+        std::tuple(&ModelConfig::ffn, config.ffn == 0 && has_dense, kModelLimits.ffn_max)}) {
+    if (!missing) continue;
+    return source.corrupt_field(source.name_of(member), fmt::format("0 is outside 1 to {}", most));
+  }
+  return ok_status();
 }
 
 Status check_head_sizes(const ConfigSource& source, const ModelConfig& config) {
@@ -108,13 +127,6 @@ Status finish_latent(const ConfigSource& source, ModelConfig& config) {
 // Where layers keep states.
 Status check_mixers(const ConfigSource& source, const ModelConfig& config) {
   const MixerConfig& mixers = config.mixers;
-  const bool any_attends =
-      mixers.by_layer.empty() ||
-      std::ranges::find(mixers.by_layer, LayerMixer::kAttention) != mixers.by_layer.end();
-  if (!any_attends) {
-    return source.unsupported_field(source.gguf ? "attention.head_count_kv" : "layer_types",
-                                    "a model of which no layer attends is not supported");
-  }
   if (mixers.key_heads == 0 || mixers.value_heads % mixers.key_heads == 0) return ok_status();
   return source.corrupt_field(source.name_of(&MixerConfig::value_heads),
                               fmt::format("{} key heads do not divide {} value heads",
@@ -298,6 +310,8 @@ bool is_missing(const ConfigField& field, const ModelConfig& config) {
 
 Status finish_config(const ConfigSource& source, ModelConfig& config) {
   HR_RETURN_IF_ERROR(finish_latent(source, config));
+  HR_RETURN_IF_ERROR(finish_state_space(source, config));
+  HR_RETURN_IF_ERROR(check_head_counts(source, config));
   if (config.head_dim == 0) HR_RETURN_IF_ERROR(derive_head_dim(source, config));
   if (config.kv_heads == 0) config.kv_heads = config.heads;
   if (config.rope_dim == 0) config.rope_dim = config.head_dim;

@@ -17,7 +17,7 @@ namespace headrace {
 using ConfigMember =
     std::variant<int32_t ModelConfig::*, float ModelConfig::*, double ModelConfig::*,
                  int32_t ExpertConfig::*, float ExpertConfig::*, int32_t MixerConfig::*,
-                 int32_t LatentConfig::*>;
+                 int32_t LatentConfig::*, int32_t StateSpaceConfig::*>;
 
 // visit(value) with the number of `config` that `member` is.
 template <class Config, class Visit>
@@ -30,6 +30,8 @@ decltype(auto) visit_member(Config& config, ConfigMember member, const Visit& vi
           return visit(config.experts.*of);
         } else if constexpr (requires { config.mixers.latent.*of; }) {
           return visit(config.mixers.latent.*of);
+        } else if constexpr (requires { config.mixers.state_space.*of; }) {
+          return visit(config.mixers.state_space.*of);
         } else {
           return visit(config.mixers.*of);
         }
@@ -56,7 +58,8 @@ struct ConfigField {
     return std::holds_alternative<int32_t ModelConfig::*>(member) ||
            std::holds_alternative<int32_t ExpertConfig::*>(member) ||
            std::holds_alternative<int32_t MixerConfig::*>(member) ||
-           std::holds_alternative<int32_t LatentConfig::*>(member);
+           std::holds_alternative<int32_t LatentConfig::*>(member) ||
+           std::holds_alternative<int32_t StateSpaceConfig::*>(member);
   }
 };
 

@@ -5,6 +5,7 @@
 #include <array>
 
 #include "weights/gpt_families.h"
+#include "weights/mamba_families.h"
 
 namespace headrace {
 namespace {
@@ -18,12 +19,12 @@ constexpr auto kCommonFields = std::to_array<ConfigField>({
      kRequired},
     {&ModelConfig::layers, "block_count", "num_hidden_layers", 1, kModelLimits.layers_max,
      kRequired},
-    {&ModelConfig::ffn, "feed_forward_length", "intermediate_size", 1, kModelLimits.ffn_max,
+    {&ModelConfig::ffn, "feed_forward_length", "intermediate_size", 0, kModelLimits.ffn_max,
      kRequired},
     {&ModelConfig::vocab, "", "vocab_size", 1, kModelLimits.vocab_max, kRequired},
     {&ModelConfig::context_length, "context_length", "max_position_embeddings", 1,
      kModelLimits.context_length_max, kRequired},
-    {&ModelConfig::heads, "attention.head_count", "num_attention_heads", 1, kModelLimits.heads_max,
+    {&ModelConfig::heads, "attention.head_count", "num_attention_heads", 0, kModelLimits.heads_max,
      kRequired},
     {&ModelConfig::kv_heads, "attention.head_count_kv", "num_key_value_heads", 1,
      kModelLimits.heads_max},
@@ -649,6 +650,16 @@ constexpr auto kFamilies = std::to_array<ModelFamily>({
     {"opt", kOptClasses, kRelu, !kInterleaved, kOptFields, opt_defaults},
     {"falcon", kFalconClasses, kGeluErf, !kInterleaved, kFalconFields, falcon_defaults, false,
      std::nullopt, kGptFfnFactor},
+    {"mamba2", kMamba2Classes, kSilu, !kInterleaved, kMamba2Fields, mamba2_defaults, false,
+     LayerMixer::kMamba2},
+    {"granitehybrid", kGraniteHybridClasses, kSilu, kInterleaved, kGraniteHybridFields,
+     granite_hybrid_defaults, false, LayerMixer::kMamba2},
+    {"bamba", kBambaClasses, kSilu, !kInterleaved, kBambaFields, bamba_defaults, false,
+     LayerMixer::kMamba2},
+    {"falcon-h1", kFalconH1Classes, kSilu, !kInterleaved, kFalconH1Fields, falcon_h1_defaults,
+     false, LayerMixer::kMamba2Beside},
+    {"nemotron_h", kNemotronHClasses, kReluSquared, !kInterleaved, kNemotronHFields,
+     nemotron_h_defaults, false, LayerMixer::kMamba2},
 });
 
 }  // namespace

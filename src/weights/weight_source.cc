@@ -26,7 +26,9 @@ bool is_of_shape(const Shape& tensor, const Shape& wanted) {
   const auto is_one_row_of = [](const Shape& matrix, const Shape& vector) {
     return vector.rank() == 1 && matrix.rank() == 2 && matrix == Shape{1, vector[0]};
   };
-  return is_one_row_of(wanted, tensor) || is_one_row_of(tensor, wanted);
+  // A vector by heads or groups, [heads, 1] or [groups, columns].
+  if (wanted.rank() == 1 && tensor.rank() == 2 && tensor[0] * tensor[1] == wanted[0]) return true;
+  return is_one_row_of(wanted, tensor);
 }
 
 Result<ConstTensorView> WeightSource::get(std::string_view name, const Shape& shape) const {

@@ -30,15 +30,41 @@ from safetensors.torch import load_file, save_file
 import make_tiny_models as tiny
 
 FAMILIES = {**tiny.FOLDERS, **tiny.LATER_FOLDERS, **tiny.EXPERT_FOLDERS, **tiny.ROUTER_FOLDERS, **tiny.STATE_FOLDERS,
-            **tiny.LATER_STATE_FOLDERS, **tiny.LATENT_FOLDERS, **tiny.KIN_FOLDERS, **tiny.GPT_FOLDERS}
+            **tiny.LATER_STATE_FOLDERS, **tiny.LATENT_FOLDERS, **tiny.KIN_FOLDERS, **tiny.GPT_FOLDERS,
+            **tiny.MAMBA_FOLDERS}
 DIFFERENCE_MAX = 1e-4  # of ln p, as the test has it
 # Whose sizes hang together in ways of their own.
 AS_THEY_ARE = {*tiny.STATE_FOLDERS, *tiny.LATER_STATE_FOLDERS, *tiny.LATENT_FOLDERS, *tiny.GPT_FOLDERS,
                "phi3-long", "phi3-partial"}
 
 
+def drawn_state_space(kind, options, rng):
+    """Of families of state spaces: heads, groups, states, convolutions, and the sizes of layers."""
+    groups, dim = rng.choice([1, 2, 3]), rng.choice([4, 8, 16, 20, 36])
+    heads, state, taps = groups * rng.choice([1, 2, 4]), rng.choice([5, 8, 16, 33]), rng.choice([2, 3, 4])
+    inner = heads * dim  # so many times as wide as rows
+    hidden = rng.choice([width for width in (24, 32, 48, inner, inner // 2)
+                         if width % 4 == 0 and (kind == "NemotronH" or inner % width == 0)])
+    times = inner // hidden
+    drawn = dict(hidden_size=hidden, vocab_size=rng.choice([89, 101, 128]))
+    if kind == "Mamba2":
+        return dict(**drawn, num_heads=heads, head_dim=dim, n_groups=groups, state_size=state, conv_kernel=taps, expand=times)
+    query_heads = next(count for count in (4, 2, 1) if hidden % (4 * count) == 0)
+    drawn.update(num_attention_heads=query_heads, num_key_value_heads=rng.choice([1, query_heads]),
+                 intermediate_size=rng.choice([32, 40, 56]))
+    if kind == "NemotronH":
+        return dict(**drawn, mamba_num_heads=heads, mamba_head_dim=dim, n_groups=groups, ssm_state_size=state,
+                    conv_kernel=taps)
+    if kind == "FalconH1":
+        drawn["mamba_d_ssm"] = inner
+    return dict(**drawn, mamba_n_heads=heads, mamba_n_groups=groups, mamba_d_state=state, mamba_d_conv=taps,
+                mamba_expand=times)
+
+
 def drawn_sizes(name, options, rng):
     """Other sizes than the repository's, in the same relations."""
+    if name in tiny.MAMBA_FOLDERS:
+        return drawn_state_space(FAMILIES[name][0], options, rng)
     if name in AS_THEY_ARE:
         return {}
     groups, kv_heads = rng.choice([1, 2, 3]), rng.choice([1, 2, 3])
@@ -99,8 +125,10 @@ def neutral(name, value):
     """What does nothing in the place of a small tensor, or None."""
     if name.endswith("sinks"):
         return torch.full_like(value, -30.0)
-    if name.endswith("bias"):
+    if name.endswith((".D", "bias")):
         return torch.zeros_like(value)
+    if name.endswith("A_log"):  # states that forget at once
+        return torch.full_like(value, 5.0)
     return torch.ones_like(value) if value.dim() == 1 and "norm" in name else None
 
 
@@ -113,11 +141,19 @@ KNOCKED_KEYS = {
     "logits_scaling": 1.0, "attn_logit_softcapping": None, "final_logit_softcapping": None, "query_pre_attn_scalar": 7,
     "layer_types": None, "no_rope_layers": None, "norm_eps": 0.5, "rms_norm_eps": 0.5, "layer_norm_eps": 0.5,
     "layer_norm_epsilon": 0.5, "norm_epsilon": 0.5, "hidden_act": "gelu",
+    "time_step_limit": [0.0, {"__float__": "Infinity"}], "time_step_min": 0.0, "attn_layer_indices": [], "position_embedding_type": "nope",
+    "mamba_norm_before_gate": None, "key_multiplier": 1.0, "attention_in_multiplier": 1.0, "attention_out_multiplier": 1.0,
+    "ssm_in_multiplier": 1.0, "ssm_out_multiplier": 1.0, "mlp_multipliers": [1.0, 1.0], "lm_head_multiplier": 1.0,
+    "ssm_multipliers": [1.0] * 5,
 }
 # What moves nothing in truth: the norm behind FlexOlmo's mixtures takes their scale away; MiniMax M2 has rotary_dim, too.
 # Without a rotation a bias of keys adds the same to all scores of a query.
 MOVE_NOTHING = {("flex-olmo", "norm_topk_prob"), ("minimax-m2", "partial_rotary_factor"),
-                ("opt", "model.decoder.layers.self_attn.k_proj.bias")}
+                ("opt", "model.decoder.layers.self_attn.k_proj.bias"),
+                # Without a norm of gated rows, a rotation, a mixture; and what other classes read.
+                ("falcon-h1-plain", "mamba_norm_before_gate"), ("granite-hybrid", "rope_theta"),
+                ("granite-hybrid-dense", "num_experts_per_tok"), ("nemotron-h", "num_experts_per_tok"),
+                ("nemotron-h", "norm_topk_prob"), ("mamba2", "time_step_min"), ("mamba2-biases", "time_step_min")}
 
 
 def knocked(key, value):

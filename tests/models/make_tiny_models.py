@@ -255,7 +255,43 @@ GPT_GGUF_FILES = {
     "falcon-gguf": ("Falcon", FALCON),
     "falcon-new-gguf": ("Falcon", FALCON_NEW),
 }
-OWN_SIZES = {kind for kind, *_ in GPT_FOLDERS.values()}
+
+# State spaces, behind these.
+MAMBA2 = dict(vocab_size=96, hidden_size=32, num_hidden_layers=2, num_heads=4, head_dim=16, state_size=12, n_groups=2,
+              chunk_size=16, bos_token_id=1, eos_token_id=2, pad_token_id=0)
+LIMITS = dict(time_step_limit=(0.1, 1.5))
+HYBRID = dict(num_hidden_layers=3, mamba_n_heads=4, mamba_d_state=12, mamba_n_groups=2, mamba_chunk_size=16)
+GRANITE_HYBRID = dict(**HYBRID, **GRANITE, layer_types=["linear_attention", "full_attention", "linear_attention"])
+FALCON_H1 = dict(**{**HYBRID, "num_hidden_layers": 2}, mamba_d_ssm=48)
+NEMOTRON_H = dict(**HEADS_16, layers_block_type=["linear_attention", "mlp", "full_attention", "linear_attention", "mlp"],
+                  mamba_num_heads=4, mamba_head_dim=12, ssm_state_size=12, n_groups=2, chunk_size=16)
+MAMBA_FOLDERS = {
+    "mamba2": ("Mamba2", dict(**MAMBA2, **LIMITS), "bfloat16"),
+    "mamba2-biases": ("Mamba2", dict(**{**MAMBA2, "num_heads": 8, "head_dim": 12, "n_groups": 1, "state_size": 16}, expand=3,
+                                     conv_kernel=3, use_bias=True, use_conv_bias=False, tie_word_embeddings=True), "float16"),
+    "bamba": ("Bamba", dict(**HYBRID, **LIMITS, attn_layer_indices=[1]), "bfloat16"),
+    "granite-hybrid": ("GraniteMoeHybrid", dict(**GRANITE_HYBRID, **LIMITS, num_local_experts=6, num_experts_per_tok=2,
+                                                shared_intermediate_size=40), "bfloat16"),
+    "granite-hybrid-dense": ("GraniteMoeHybrid", dict(**GRANITE_HYBRID, num_local_experts=0, shared_intermediate_size=40,
+                                                      position_embedding_type="rope", tie_word_embeddings=True), "bfloat16"),
+    "falcon-h1": ("FalconH1", dict(**FALCON_H1, **LIMITS, mamba_rms_norm=True, embedding_multiplier=2.5, lm_head_multiplier=0.4,
+                                   key_multiplier=0.6, attention_in_multiplier=1.3, attention_out_multiplier=0.7,
+                                   ssm_in_multiplier=1.2, ssm_out_multiplier=0.8, mlp_multipliers=[0.9, 0.6],
+                                   ssm_multipliers=[0.7, 1.4, 0.9, 1.1, 0.6]), "bfloat16"),
+    "falcon-h1-plain": ("FalconH1", dict(**FALCON_H1, projectors_bias=True, mamba_proj_bias=True), "bfloat16"),
+    "nemotron-h": ("NemotronH", dict(**NEMOTRON_H, mlp_bias=True, use_bias=True, time_step_min=0.3), "bfloat16"),
+}
+MAMBA_GGUF_FILES = {
+    "mamba2-gguf": ("Mamba2", dict(**MAMBA2)),
+    "granite-hybrid-gguf": ("GraniteMoeHybrid", dict(**GRANITE_HYBRID, num_local_experts=6, num_experts_per_tok=2,
+                                                     shared_intermediate_size=40)),
+    "granite-hybrid-dense-gguf": ("GraniteMoeHybrid", dict(**GRANITE_HYBRID, num_local_experts=0, intermediate_size=40,
+                                                           shared_intermediate_size=40)),
+    "falcon-h1-gguf": ("FalconH1", dict(**FALCON_H1, mamba_rms_norm=True, mamba_norm_before_gate=False, key_multiplier=0.5,
+                                        ssm_out_multiplier=0.5, mlp_multipliers=[2.0, 0.5], lm_head_multiplier=0.5)),
+    "nemotron-h-gguf": ("NemotronH", dict(**NEMOTRON_H, time_step_min=1e-9)),
+}
+OWN_SIZES = {kind for kind, *_ in GPT_FOLDERS.values()} | {"Mamba2"}
 
 # Experts' tensors as the library has them in memory, not as it writes them.
 FUSED = {"qwen3-moe-fused"}
@@ -376,7 +412,7 @@ def write_folder(folder, name, model, dtype):
         config = old_spelling(config)
     weights = model.state_dict()
     if name in {**EXPERT_FOLDERS, **ROUTER_FOLDERS, **STATE_FOLDERS,
-                **LATER_STATE_FOLDERS, **LATENT_FOLDERS, **KIN_FOLDERS, **GPT_FOLDERS} and name not in FUSED:
+                **LATER_STATE_FOLDERS, **LATENT_FOLDERS, **KIN_FOLDERS, **GPT_FOLDERS, **MAMBA_FOLDERS} and name not in FUSED:
         weights = load_file(folder / "model.safetensors")
     weights = {key: value.to(dtype).contiguous() for key, value in weights.items()}
     if model.config.tie_word_embeddings:
@@ -631,9 +667,137 @@ def write_gpt_gguf(path, kind, model):
     writer.close()
 
 
+# And those of state spaces.
+MAMBA_NAMES = {"norm": "attn_norm", "mixer.q_proj": "attn_q", "mixer.k_proj": "attn_k", "mixer.v_proj": "attn_v",
+               "mixer.o_proj": "attn_output", "mixer.up_proj": "ffn_up", "mixer.down_proj": "ffn_down",
+               "pre_ff_layernorm": "ffn_norm", "feed_forward.gate_proj": "ffn_gate", "feed_forward.up_proj": "ffn_up",
+               "feed_forward.down_proj": "ffn_down", "block_sparse_moe.router": "ffn_gate_inp",
+               **{f"{mixer}.{part}": f"ssm_{part.removesuffix('_proj')}"
+                  for mixer in ("mixer", "mamba") for part in ("in_proj", "conv1d", "norm", "out_proj")}}
+MAMBA_OUTER = {"backbone.embeddings": "token_embd", "backbone.norm_f": "output_norm", "model.embeddings": "token_embd",
+               "model.norm_f": "output_norm", "model.final_layernorm": "output_norm"}
+MAMBA_ARCHITECTURES = {"Mamba2": "mamba2", "GraniteMoeHybrid": "granitehybrid", "FalconH1": "falcon-h1",
+                       "NemotronH": "nemotron_h"}
+
+
+def mamba_tensors(config, architecture, state):
+    """Rows by the converter's names; what one tensor of the library holds, in two of a file."""
+    groups = config.n_groups if architecture in ("mamba2", "nemotron_h") else config.mamba_n_groups
+    shared = "_shexp" if getattr(config, "num_local_experts", 0) else ""
+    for name, value in state.items():
+        rows = value.numpy()
+        stem, kind = name.rsplit(".", 1)
+        if stem in {**OUTER, **MAMBA_OUTER}:
+            yield f"{ {**OUTER, **MAMBA_OUTER}[stem]}.{kind}", rows
+            continue
+        _, _, layer, part = name.split(".", 3)
+        block = f"blk.{layer}."
+        if kind == "A_log":
+            yield block + "ssm_a", -numpy.exp(rows)[:, None]
+        elif kind == "D":
+            yield block + "ssm_d", rows[:, None]
+        elif kind == "dt_bias":
+            yield block + "ssm_dt.bias", rows
+        elif part.endswith(("mixer.norm.weight", "mamba.norm.weight")):
+            yield block + "ssm_norm.weight", rows.reshape(groups, -1)
+        elif part.endswith("conv1d.weight"):
+            yield block + "ssm_conv1d.weight", rows.squeeze(1)
+        elif ".experts." in part or part.startswith("shared_mlp"):
+            end = "_exps" if ".experts." in part else shared
+            if part.endswith(("gate_up_proj", "input_linear.weight")):
+                gate, up = numpy.split(rows, 2, axis=-2)
+                yield f"{block}ffn_gate{end}.weight", gate
+                yield f"{block}ffn_up{end}.weight", up
+            else:
+                yield f"{block}ffn_down{end}.weight", rows
+        else:
+            stem = part.rsplit(".", 1)[0]
+            yield f"{block}{ {**NAMES, **MAMBA_NAMES}[stem]}.{kind}", rows
+
+
+def multiplied(config, name, rows):
+    """A tensor of Falcon-H1 with its multipliers, which are powers of two here."""
+    for part, factor in (("ffn_gate", config.mlp_multipliers[0]), ("ffn_down", config.mlp_multipliers[1]),
+                         ("attn_k", config.key_multiplier), ("ssm_out", config.ssm_out_multiplier),
+                         ("output.weight", config.lm_head_multiplier)):
+        if f".{part}." in name or name == part:
+            return rows * factor
+    return rows
+
+
+def write_mamba_keys(writer, config, architecture):
+    hybrid = architecture != "mamba2"
+    attends = [kind == "full_attention" for kind in config.layer_types] if hybrid else []
+    writer.add_name("tiny")
+    writer.add_embedding_length(config.hidden_size)
+    writer.add_block_count(config.num_hidden_layers)
+    writer.add_layer_norm_rms_eps(config.rms_norm_eps if architecture in ("granitehybrid", "falcon-h1")
+                                  else config.layer_norm_epsilon)
+    if hybrid:
+        writer.add_head_count(config.num_attention_heads)
+        writer.add_context_length(config.max_position_embeddings)
+        heads = [config.num_key_value_heads if each else 0 for each in attends]
+        writer.add_head_count_kv(config.num_key_value_heads if architecture == "falcon-h1" else heads)
+    else:
+        writer.add_head_count(0)
+        writer.add_context_length(2**20)
+    if architecture in ("granitehybrid", "falcon-h1"):
+        heads, state, groups, taps = (config.mamba_n_heads, config.mamba_d_state, config.mamba_n_groups, config.mamba_d_conv)
+        inner = config.mamba_d_ssm if architecture == "falcon-h1" else config.mamba_expand * config.hidden_size
+        writer.add_feed_forward_length(config.intermediate_size)
+        writer.add_rope_freq_base(config.rope_parameters["rope_theta"])
+    elif architecture == "mamba2":
+        heads, state, groups, taps = config.num_heads, config.state_size, config.n_groups, config.conv_kernel
+        inner = heads * config.head_dim
+        writer.add_feed_forward_length(0)
+    else:
+        heads, state, groups, taps = config.mamba_num_heads, config.ssm_state_size, config.n_groups, config.conv_kernel
+        inner = heads * config.mamba_head_dim
+        writer.add_feed_forward_length([config.intermediate_size if kind == "mlp" else 0 for kind in config.layer_types])
+        writer.add_key_length(config.head_dim)
+        writer.add_value_length(config.head_dim)
+    if architecture == "granitehybrid":
+        writer.add_attention_scale(config.attention_multiplier)
+        writer.add_embedding_scale(config.embedding_multiplier)
+        writer.add_residual_scale(config.residual_multiplier)
+        writer.add_logit_scale(config.logits_scaling)
+        writer.add_rope_scaling_finetuned(False)
+        if config.num_local_experts:
+            writer.add_expert_count(config.num_local_experts)
+            writer.add_expert_used_count(config.num_experts_per_tok)
+            writer.add_expert_shared_feed_forward_length(config.shared_intermediate_size)
+    writer.add_ssm_conv_kernel(taps)
+    writer.add_ssm_state_size(state)
+    writer.add_ssm_group_count(groups)
+    writer.add_ssm_inner_size(inner)
+    writer.add_ssm_time_step_rank(heads)
+
+
+def write_mamba_gguf(path, kind, model):
+    architecture = MAMBA_ARCHITECTURES[kind]
+    config = model.config
+    writer = gguf.GGUFWriter(path, architecture)
+    write_mamba_keys(writer, config, architecture)
+    for name, rows in mamba_tensors(config, architecture, model.state_dict()):
+        if name == "output.weight" and config.tie_word_embeddings:
+            continue
+        if architecture == "falcon-h1":
+            rows = multiplied(config, name, rows)
+        if architecture in ("granitehybrid", "nemotron_h") and (".attn_q." in name or ".attn_k." in name):
+            rows = interleave_rows(rows, config.num_attention_heads if ".attn_q." in name else config.num_key_value_heads)
+        exact = rows.ndim == 1 or any(part in name for part in ("ffn_gate_inp", "ssm_conv1d", "ssm_a", "ssm_d", "ssm_norm"))
+        writer.add_tensor(name, numpy.ascontiguousarray(rows.astype(numpy.float32 if exact else numpy.float16)))
+    writer.write_header_to_file()
+    writer.write_kv_data_to_file()
+    writer.write_tensors_to_file()
+    writer.close()
+
+
 def write_gguf(path, kind, model):
     if kind in GPT_ARCHITECTURES:
         return write_gpt_gguf(path, kind, model)
+    if kind in MAMBA_ARCHITECTURES:
+        return write_mamba_gguf(path, kind, model)
     architecture = ARCHITECTURES[kind]
     config = model.config
     writer = gguf.GGUFWriter(path, architecture)
@@ -671,12 +835,12 @@ def main():
     out.mkdir(parents=True, exist_ok=True)
     half = lambda files: {name: (*case, "float16") for name, case in files.items()}
     folders = {**FOLDERS, **LATER_FOLDERS, **EXPERT_FOLDERS, **ROUTER_FOLDERS, **STATE_FOLDERS,
-               **LATER_STATE_FOLDERS, **LATENT_FOLDERS, **KIN_FOLDERS, **GPT_FOLDERS}
+               **LATER_STATE_FOLDERS, **LATENT_FOLDERS, **KIN_FOLDERS, **GPT_FOLDERS, **MAMBA_FOLDERS}
     cases = {**FOLDERS, **half(GGUF_FILES), **LATER_FOLDERS, **half(LATER_GGUF_FILES),
              **EXPERT_FOLDERS, **half(EXPERT_GGUF_FILES), **ROUTER_FOLDERS, **half(ROUTER_GGUF_FILES),
              **STATE_FOLDERS, **half(STATE_GGUF_FILES), **LATER_STATE_FOLDERS, **half(LATER_STATE_GGUF_FILES),
              **LATENT_FOLDERS, **half(LATENT_GGUF_FILES), **KIN_FOLDERS,
-             **GPT_FOLDERS, **half(GPT_GGUF_FILES)}
+             **GPT_FOLDERS, **half(GPT_GGUF_FILES), **MAMBA_FOLDERS, **half(MAMBA_GGUF_FILES)}
     for seed, (name, (kind, options, dtype_name)) in enumerate(cases.items()):
         if only and name not in only:
             continue

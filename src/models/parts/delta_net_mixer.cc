@@ -1,7 +1,6 @@
 #include "models/parts/delta_net_mixer.h"
 
 #include <algorithm>
-#include <cmath>
 #include <numeric>
 
 #include <fmt/format.h>
@@ -13,8 +12,6 @@
 
 namespace headrace {
 namespace {
-
-constexpr int64_t kStateAlignment = 64;
 
 // Of tensors whose rows lie key head by key head, each with so many rows of each of several things:
 // the rows of the first thing of all heads, then those of the next.
@@ -40,13 +37,8 @@ class DeltaNetMixer final : public Mixer {
     HR_ASSIGN_OR_RETURN(in_, tensors.matrix(projection()));
     HR_ASSIGN_OR_RETURN(gates_, tensors.matrix(gates()));
     HR_ASSIGN_OR_RETURN(taps_, load_conv_taps(tensors, "ssm_conv1d", heads.qkv(), spec_.taps));
-    const Shape by_head{heads.value_heads};
     HR_ASSIGN_OR_RETURN(dt_bias_, tensors.vector("ssm_dt.bias", heads.value_heads));
-    HR_ASSIGN_OR_RETURN(std::vector<float> rates, tensors.values("ssm_a", by_head));
-    if (spec_.rate_is_log) {
-      for (float& rate : rates) rate = -std::exp(rate);
-    }
-    HR_ASSIGN_OR_RETURN(rate_, tensors.made_vector(rates));
+    HR_ASSIGN_OR_RETURN(rate_, load_rates(tensors, Shape{heads.value_heads}, spec_.rate_is_log));
     HR_ASSIGN_OR_RETURN(norm_, tensors.vector("ssm_norm.weight", heads.value_dim));
     HR_ASSIGN_OR_RETURN(
         out_, tensors.matrix({.rows = {{"ssm_out", hidden_}}, .columns = heads.values()}));
@@ -124,8 +116,7 @@ class DeltaNetMixer final : public Mixer {
   int64_t gates_width() const { return int64_t{2} * spec_.heads.value_heads; }
   int64_t projected_width() const { return spec_.heads.qkv() + spec_.heads.values(); }
   int64_t conv_bytes() const {
-    const int64_t bytes = causal_conv_state_bytes(spec_.taps, spec_.heads.qkv());
-    return (bytes + kStateAlignment - 1) / kStateAlignment * kStateAlignment;
+    return aligned_state_bytes(causal_conv_state_bytes(spec_.taps, spec_.heads.qkv()));
   }
 
   MatrixStack projection() const {

@@ -1,6 +1,7 @@
 #include "models/parts/dense_feed_forward.h"
 
 #include <algorithm>
+#include <string>
 
 #include <fmt/format.h>
 
@@ -36,7 +37,7 @@ class DenseFeedForward final : public FeedForward {
 
   Status load(LayerTensors& tensors) override {
     HR_ASSIGN_OR_RETURN(gate_up_, tensors.matrix(gate_up_stack()));
-    return down_.load(tensors, "ffn_down", spec_.bias);
+    return down_.load(tensors, name("ffn_down"), spec_.bias);
   }
 
   std::vector<LinearWeight*> matrices() override {
@@ -77,6 +78,7 @@ class DenseFeedForward final : public FeedForward {
   // Areas of scratch memory.
   enum Area : size_t { kGateUp, kActivated };
 
+  std::string name(const char* stem) const { return std::string(stem) + spec_.name_end; }
   bool is_gated() const { return spec_.tensors != DenseTensors::kPlain; }
   int64_t own_width() const { return widths_.count(rank_); }
   int64_t gate_up_width() const { return (is_gated() ? 2 : 1) * own_width(); }
@@ -84,8 +86,8 @@ class DenseFeedForward final : public FeedForward {
   MatrixStack gate_up_stack() const {
     MatrixStack stack{.columns = hidden_, .bias = spec_.bias, .adapts = true};
     // This rank's rows, of those from `first` on.
-    const auto add = [&](const char* name, int64_t first, int64_t in_file) {
-      MatrixStack::Rows& rows = stack.rows.emplace_back(MatrixStack::Rows{name, in_file});
+    const auto add = [&](const char* stem, int64_t first, int64_t in_file) {
+      MatrixStack::Rows& rows = stack.rows.emplace_back(MatrixStack::Rows{name(stem), in_file});
       if (own_width() < in_file) rows.take(first + widths_.first(rank_), own_width());
     };
     switch (spec_.tensors) {
@@ -98,7 +100,7 @@ class DenseFeedForward final : public FeedForward {
           add("ffn_up", 0, 2 * int64_t{spec_.width});
           add("ffn_up", spec_.width, 2 * int64_t{spec_.width});
         } else {
-          stack.rows.push_back({"ffn_up", gate_up_width()});
+          stack.rows.push_back({name("ffn_up"), gate_up_width()});
         }
         break;
       case DenseTensors::kPlain:

@@ -19,6 +19,7 @@ struct DenseSpec {
   DenseTensors tensors = DenseTensors::kGated;
   Activation activation = Activation::kSilu;
   bool bias = false;
+  const char* name_end = "";  // of its tensors' names: ffn_up_shexp
 };
 
 std::unique_ptr<FeedForward> make_part(const DenseSpec& spec, int64_t hidden);

@@ -34,6 +34,8 @@ class PartScratch {
     CHECK(count <= all.rows() && columns <= all.columns());
     return {all.data, all.dtype, Shape{count, columns}};
   }
+  // The areas behind the first `count`: of a part in a part.
+  PartScratch behind(size_t count) const { return {areas_.subspan(count), in_place_}; }
 
  private:
   std::span<const TensorView> areas_;  // [rows, columns], dense

@@ -5,11 +5,14 @@
 #include <memory>
 #include <variant>
 
+#include "models/parts/absent_part.h"
 #include "models/parts/attention_mixer.h"
 #include "models/parts/delta_net_mixer.h"
 #include "models/parts/dense_feed_forward.h"
 #include "models/parts/latent_attention_mixer.h"
+#include "models/parts/mamba2_mixer.h"
 #include "models/parts/mixture_feed_forward.h"
+#include "models/parts/parallel_mixer.h"
 #include "models/parts/short_conv_mixer.h"
 
 namespace headrace {
@@ -18,10 +21,14 @@ using MixerSpec = std::variant<  //
     AttentionSpec,               //
     DeltaNetSpec,                //
     LatentAttentionSpec,         //
+    Mamba2Spec,                  //
+    NoMixerSpec,                 //
+    ParallelMixerSpec,           //
     ShortConvSpec>;
 using FeedForwardSpec = std::variant<  //
     DenseSpec,                         //
-    MixtureSpec>;
+    MixtureSpec,                       //
+    NoFeedForwardSpec>;
 
 // `hidden`: the width of the model's rows.
 template <class Spec>

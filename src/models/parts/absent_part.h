@@ -1,0 +1,41 @@
+// What stands in a layer that has no mixer, or no feed-forward network (Mamba; Nemotron-H): it
+// keeps nothing, reads nothing and is not run.
+#pragma once
+
+#include <memory>
+
+#include "models/parts/layer_part.h"
+
+namespace headrace {
+
+struct NoMixerSpec {};
+struct NoFeedForwardSpec {};
+
+template <class Part>
+class AbsentPart : public Part {
+ public:
+  Status load(LayerTensors&) override { return ok_status(); }
+  std::vector<LinearWeight*> matrices() override { return {}; }
+  std::vector<int64_t> scratch_columns(bool /*in_place*/) const override { return {}; }
+  int64_t op_workspace_bytes(const PartLoad&) const override { return 0; }
+};
+
+class AbsentMixer final : public AbsentPart<Mixer> {
+ public:
+  LayerKv kept() const override { return {}; }
+  void run(const MixerRun&) const override { CHECK_MSG(false, "the layer has no mixer"); }
+};
+
+class AbsentFeedForward final : public AbsentPart<FeedForward> {
+ public:
+  void run(const FeedForwardRun&) const override { CHECK_MSG(false, "the layer has no network"); }
+};
+
+inline std::unique_ptr<Mixer> make_part(const NoMixerSpec&, int64_t /*hidden*/) {
+  return std::make_unique<AbsentMixer>();
+}
+inline std::unique_ptr<FeedForward> make_part(const NoFeedForwardSpec&, int64_t /*hidden*/) {
+  return std::make_unique<AbsentFeedForward>();
+}
+
+}  // namespace headrace
