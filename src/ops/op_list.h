@@ -33,6 +33,7 @@
 #include "ops/sampling/slot_state.h"
 #include "ops/states/causal_conv.h"
 #include "ops/states/delta_rule.h"
+#include "ops/states/selective_scan.h"
 #include "ops/states/ssd_scan.h"
 
 // Those with a table on CUDA, name_cuda_kernels().
@@ -64,6 +65,7 @@
   OP(route_experts, RouteExpertsArgs)        \
   OP(row_gather, RowGatherArgs)              \
   OP(row_gather_sum, RowGatherSumArgs)       \
+  OP(selective_scan, SelectiveScanArgs)      \
   OP(sigmoid_gate, SigmoidGateArgs)          \
   OP(slot_state, SlotStateArgs)              \
   OP(soft_cap, SoftCapArgs)                  \

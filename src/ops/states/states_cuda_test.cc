@@ -1,5 +1,5 @@
-// causal_conv, delta_rule and ssd_scan on a GPU beside the CPU's: sequences that begin and that go
-// on, of one row and of several tiles of rows, with states saved on the way.
+// causal_conv, delta_rule and the selective scans on a GPU beside the CPU's: sequences that begin
+// and that go on, of one row and of several tiles of rows, with states saved on the way.
 #include <gtest/gtest.h>
 
 #include <cmath>
@@ -8,6 +8,7 @@
 #include "ops/cuda_fixture.h"
 #include "ops/states/causal_conv.h"
 #include "ops/states/delta_rule.h"
+#include "ops/states/selective_scan.h"
 #include "ops/states/ssd_scan.h"
 
 namespace headrace {
@@ -281,6 +282,72 @@ TEST(StatesCuda, TheSelectiveScanOfMamba2IsTheCpus) {
         SCOPED_TRACE(testing::Message() << heads.heads << " heads of " << heads.state_dim << ", "
                                         << steps.rows() << " rows " << dtype_name(dtype));
         run_ssd(cuda, heads, steps, dtype);
+        if (testing::Test::HasFailure()) return;
+      }
+    }
+  }
+}
+
+void run_scan(TestDevice& cuda, int32_t state_dim, int64_t channels, const StateSteps& steps,
+              DType dtype) {
+  Rng rng(static_cast<uint64_t>(channels));
+  const int64_t rows = steps.rows();
+  std::vector<float> x = rounded_floats(rng, dtype, rows * channels);
+  std::vector<float> z = rounded_floats(rng, dtype, rows * channels);
+  std::vector<float> dt = random_floats(rng, rows * channels);
+  std::vector<float> b = random_floats(rng, rows * state_dim);
+  std::vector<float> c = random_floats(rng, rows * state_dim);
+  std::vector<float> rate = random_floats(rng, state_dim * channels);
+  for (float& value : rate) value = -std::exp(value);
+  const std::vector<float> dt_bias = random_floats(rng, channels);
+  const std::vector<float> skip = random_floats(rng, channels);
+  StatesOnBoth states(cuda, rng, selective_scan_state_bytes(state_dim, channels), steps);
+  std::vector<float> expected(static_cast<size_t>(rows * channels));
+  TestDevice cpu = TestDevice::cpu(2);
+  OpContext on_cpu = cpu.context();
+  SelectiveScanArgs args{.state_dim = state_dim,
+                         .x = host_view(x, rows, channels),
+                         .z = host_view(z, rows, channels),
+                         .dt = host_view(dt, rows, channels),
+                         .b = host_view(b, rows, state_dim),
+                         .c = host_view(c, rows, state_dim),
+                         .rate = rate.data(),
+                         .dt_bias = dt_bias.data(),
+                         .skip = skip.data(),
+                         .states = states.on_host(),
+                         .out = host_view(expected, rows, channels)};
+  selective_scan(on_cpu, args);
+
+  const CudaMatrix x_on(cuda, dtype, rows, channels, 8, &x),
+      z_on(cuda, dtype, rows, channels, 0, &z), dt_on(cuda, DType::kF32, rows, channels, 0, &dt),
+      b_on(cuda, DType::kF32, rows, state_dim, 3, &b),
+      c_on(cuda, DType::kF32, rows, state_dim, 3, &c), out(cuda, dtype, rows, channels, 6, nullptr);
+  const CudaArray<float> rate_on(cuda, rate), dt_bias_on(cuda, dt_bias), skip_on(cuda, skip);
+  args.x = x_on.view();
+  args.z = z_on.view();
+  args.dt = dt_on.view();
+  args.b = b_on.view();
+  args.c = c_on.view();
+  args.rate = rate_on.data();
+  args.dt_bias = dt_bias_on.data();
+  args.skip = skip_on.data();
+  args.states = states.on_device();
+  args.out = out.view();
+  OpContext context = cuda.context();
+  selective_scan(context, args);
+  expect_near(out.read(), expected, std::max(2 * unit_of(dtype), 1e-4), 2e-4);
+  states.expect_alike(1e-4);
+}
+
+TEST(StatesCuda, TheSelectiveScanIsTheCpus) {
+  HR_CUDA_DEVICE_OR_SKIP(cuda);
+  for (const StateSteps& steps : {StateSteps::mixed(), StateSteps::decodes()}) {
+    for (const DType dtype : {DType::kF32, DType::kBF16, DType::kF16}) {
+      for (const auto& [state_dim, channels] :
+           {std::pair<int32_t, int64_t>{16, 320}, {5, 40}, {33, 100}, {64, 64}}) {
+        SCOPED_TRACE(testing::Message() << channels << " channels of " << state_dim << ", "
+                                        << steps.rows() << " rows " << dtype_name(dtype));
+        run_scan(cuda, state_dim, channels, steps, dtype);
         if (testing::Test::HasFailure()) return;
       }
     }
