@@ -1,10 +1,13 @@
 #include "models/parts/expert_bank.h"
 
 #include <algorithm>
+#include <optional>
+#include <vector>
 
 #include "ops/linear/gated_linear.h"
 #include "ops/linear/grouped_linear.h"
 #include "ops/linear/norm_route.h"
+#include "ops/rows/activation.h"
 #include "ops/rows/row_gather_sum.h"
 
 namespace headrace {
@@ -19,8 +22,8 @@ void take_columns(MatrixStack& stack, const Shares& shares, int32_t rank) {
 }
 
 // Matrices [rows, columns] of all experts, those of `names` side by side.
-MatrixStack stack_of(std::initializer_list<const char*> names, const MixtureSpec& spec,
-                     int64_t rows, int64_t columns) {
+MatrixStack stack_of(const std::vector<const char*>& names, const MixtureSpec& spec, int64_t rows,
+                     int64_t columns) {
   const int32_t experts = spec.router.experts;
   MatrixStack stack{.columns = columns, .bias = spec.bias, .dense = true};
   for (int32_t e = 0; e < experts; ++e) {
@@ -36,7 +39,9 @@ MatrixStack stack_of(std::initializer_list<const char*> names, const MixtureSpec
 }  // namespace
 
 Status ExpertBank::load(LayerTensors& tensors) {
-  MatrixStack gate_up = stack_of({"ffn_gate_exps", "ffn_up_exps"}, spec_, spec_.width, hidden_);
+  std::vector<const char*> names = {"ffn_gate_exps", "ffn_up_exps"};
+  if (!spec_.gated) names.erase(names.begin());
+  MatrixStack gate_up = stack_of(names, spec_, spec_.width, hidden_);
   for (MatrixStack::Rows& rows : gate_up.rows) take_rows(rows, widths_, rank_);
   HR_ASSIGN_OR_RETURN(gate_up_, tensors.matrix(gate_up));
   MatrixStack down = stack_of({"ffn_down_exps"}, spec_, hidden_, spec_.width);
@@ -47,6 +52,7 @@ Status ExpertBank::load(LayerTensors& tensors) {
   MatrixStack shared_gate_up{
       .rows = {{"ffn_gate_shexp", spec_.shared_width}, {"ffn_up_shexp", spec_.shared_width}},
       .columns = hidden_};
+  if (!spec_.gated) shared_gate_up.rows.erase(shared_gate_up.rows.begin());
   for (MatrixStack::Rows& rows : shared_gate_up.rows) take_rows(rows, shared_widths_, rank_);
   HR_ASSIGN_OR_RETURN(shared_gate_up_, tensors.matrix(shared_gate_up));
   MatrixStack shared_down{.rows = {{"ffn_down_shexp", hidden_}}, .columns = spec_.shared_width};
@@ -72,7 +78,8 @@ ExpertBank::Scratch ExpertBank::place(ArenaPlaces& places, int64_t rows) const {
   scratch.weights = places.take<float>(static_cast<size_t>(taken));
   scratch.activated = places.take_tensor(dtype(), Shape{chosen, width()});
   if (has_shared()) {
-    scratch.shared_gate_up = places.take_tensor(dtype(), Shape{rows, 2 * shared_width()});
+    scratch.shared_gate_up =
+        places.take_tensor(dtype(), Shape{rows, spec_.up_parts() * shared_width()});
     scratch.shared_activated = places.take_tensor(dtype(), Shape{rows, shared_width()});
   }
   scratch.outputs = places.take_tensor(dtype(), Shape{taken, hidden_});
@@ -128,8 +135,11 @@ void ExpertBank::run(OpContext& context, const Run& run) const {
                            .starts = lists.starts_of_experts,
                            .rows = lists.rows_of_experts,
                            .bias = gate_up_.bias.data(),
-                           .gate = spec_.activation,
+                           .gate = spec_.gated ? std::optional(spec_.activation) : std::nullopt,
                            .y = activated});
+  if (!spec_.gated) {
+    activation(context, {.x = activated, .activation = spec_.activation, .out = activated});
+  }
   grouped_linear(context, {.x = activated,
                            .weight = &down_.weight,
                            .starts = lists.starts_of_experts,
@@ -137,7 +147,7 @@ void ExpertBank::run(OpContext& context, const Run& run) const {
                            .bias = down_.bias.data(),
                            .gate = std::nullopt,
                            .y = outputs.row_range(0, activated.rows()),
-                           .follows_another = true});
+                           .follows_another = spec_.gated});
   if (has_shared()) run_shared(context, run.x, scratch, front);
   row_gather_sum(
       context,
@@ -149,12 +159,17 @@ void ExpertBank::run_shared(OpContext& context, const ConstTensorView& x, const 
                             std::byte* front) const {
   const TensorView activated = scratch.shared_activated.in(front);
   const TensorView outputs = scratch.outputs.in(front);
-  gated_linear(context, {.x = x,
-                         .weight = &shared_gate_up_.weight,
-                         .bias = nullptr,
-                         .activation = spec_.activation,
-                         .gate_up = scratch.shared_gate_up.in(front),
-                         .y = activated});
+  if (spec_.gated) {
+    gated_linear(context, {.x = x,
+                           .weight = &shared_gate_up_.weight,
+                           .bias = nullptr,
+                           .activation = spec_.activation,
+                           .gate_up = scratch.shared_gate_up.in(front),
+                           .y = activated});
+  } else {
+    multiply(context, shared_gate_up_, x, activated);
+    activation(context, {.x = activated, .activation = spec_.activation, .out = activated});
+  }
   multiply(context, shared_down_, activated,
            outputs.row_range(outputs.rows() - x.rows(), x.rows()));
 }

@@ -47,7 +47,7 @@ class ExpertBank {
     ArenaPart<int32_t> starts, rows, places;
     ArenaPart<float> weights;
     TensorPart activated;         // [T used, F]
-    TensorPart shared_gate_up;    // [T, 2 F']
+    TensorPart shared_gate_up;    // [T, 2 F'], or [T, F'] without gates
     TensorPart shared_activated;  // [T, F']
     TensorPart outputs;           // [T k, D]
 

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cstring>
 #include <optional>
+#include <string_view>
 
 #include <fmt/format.h>
 
@@ -28,7 +29,7 @@ struct Network {
   Network(int64_t columns, int64_t hidden) : widths(columns, 1, 1), down(columns, hidden) {}
 
   Shares widths;        // of the ranks
-  LinearLayer gate_up;  // [2F, D]
+  LinearLayer gate_up;  // [2F, D]; without gates [F, D]
   BranchOutput down;    // [D, F]
 };
 
@@ -220,7 +221,8 @@ class MixtureFeedForward final : public FeedForward {
     scratch.rows = places.take<int32_t>(taken);
     scratch.weights = places.take<float>(taken);
     scratch.gathered = tensor(hidden_);
-    scratch.gate_up = tensor(2 * widest([&](const Network& n) { return n.widths.count(rank_); }));
+    scratch.gate_up =
+        tensor(spec_.up_parts() * widest([&](const Network& n) { return n.widths.count(rank_); }));
     scratch.activated = scratch.gate_up;
     if (split_) {
       scratch.activated = tensor(widest([](const Network& n) { return n.down.input_width(); }));
@@ -271,6 +273,7 @@ class MixtureFeedForward final : public FeedForward {
     };
     MatrixStack gate_up{.columns = hidden_, .bias = spec_.bias};
     for (const char* name : {"ffn_gate", "ffn_up"}) {
+      if (!spec_.gated && name != std::string_view("ffn_up")) continue;
       gate_up.rows.push_back(matrix(name, network.widths.total()));
       if (network.widths.ranks() == 1) continue;
       gate_up.rows.back().take(network.widths.first(rank_), network.widths.count(rank_));
@@ -326,16 +329,23 @@ class MixtureFeedForward final : public FeedForward {
       x = gathered;
     }
     const int64_t width = network.widths.count(rank_);
-    const TensorView gate_up = dense(routed.scratch.gate_up, 2 * width);
+    const TensorView gate_up = dense(routed.scratch.gate_up, spec_.up_parts() * width);
     const TensorView activated = split_
                                      ? dense(routed.scratch.activated, network.down.input_width())
                                      : column_range(gate_up, 0, width);
-    gated_linear(context, {.x = x,
-                           .weight = &network.gate_up.weight,
-                           .bias = network.gate_up.bias.data(),
+    if (spec_.gated) {
+      gated_linear(context, {.x = x,
+                             .weight = &network.gate_up.weight,
+                             .bias = network.gate_up.bias.data(),
+                             .activation = spec_.activation,
+                             .gate_up = gate_up,
+                             .y = network.down.own_columns(activated)});
+    } else {
+      multiply(context, network.gate_up, x, gate_up);
+      activation(context, {.x = gate_up,
                            .activation = spec_.activation,
-                           .gate_up = gate_up,
-                           .y = network.down.own_columns(activated)});
+                           .out = network.down.own_columns(activated)});
+    }
     const TensorView out = dense(routed.scratch.out, output_width());
     network.down.multiply(context, part, activated, out);
     return out;
