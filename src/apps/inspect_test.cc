@@ -33,8 +33,8 @@ TEST(Inspect, ShowsWhatAFileHolds) {
 
 TEST(Inspect, NamesWhatStandsInTheWay) {
   GgufBuilder builder = tiny_llama();
-  builder.replace("general.architecture", GgufValueType::kString, raw_string("mamba"));
-  const std::string path = write("mamba.gguf", builder.build());
+  builder.replace("general.architecture", GgufValueType::kString, raw_string("rwkv"));
+  const std::string path = write("rwkv.gguf", builder.build());
   const auto json = inspect_model(path, {.json = true});
   ASSERT_TRUE(json.ok()) << json.status().message();
   const auto report = parse_json(*json);
@@ -43,7 +43,7 @@ TEST(Inspect, NamesWhatStandsInTheWay) {
   const Json::Array& problems = report->find("problems")->as_array();
   ASSERT_EQ(problems.size(), 1u) << *json;
   EXPECT_EQ(problems[0].as_string().rfind(
-                path + ": general.architecture: \"mamba\" is not supported (known: ", 0),
+                path + ": general.architecture: \"rwkv\" is not supported (known: ", 0),
             0u)
       << problems[0].as_string();
 }
@@ -84,7 +84,7 @@ TEST(InspectAndLoad, AgreeOnGgufFiles) {
     return [=](GgufBuilder& b) { b.replace(key, GgufValueType::kString, raw_string(value)); };
   };
   const Case cases[] = {
-      {text("general.architecture", "mamba"), "general.architecture: \"mamba\" is not supported"},
+      {text("general.architecture", "rwkv"), "general.architecture: \"rwkv\" is not supported"},
       {text("tokenizer.ggml.pre", "unheard-of"), "unheard-of"},
       {text("tokenizer.ggml.model", "rwkv"), "rwkv"},
       {text("tokenizer.chat_template", "{% for %}"), "chat template, line 1: "},
@@ -137,7 +137,7 @@ TEST(InspectAndLoad, AgreeOnFolders) {
                    more + "}");
   };
   const std::string path = folder.string();
-  write_file("config.json", R"({"architectures": ["MambaForCausalLM"]})");
+  write_file("config.json", R"({"architectures": ["RwkvForCausalLM"]})");
   expect_agreement(path, "architectures: ");
   write_config(R"(, "rope_scaling": {"rope_type": "spiral", "factor": 2})");
   expect_agreement(path, "\"spiral\" is not supported");

@@ -60,9 +60,8 @@ std::span<const Architecture> architectures() {
       // Llama (Touvron et al., 2023) and its kin, of which a configuration says all: RMSNorm before
       // each part, rotary positions, grouped query attention, gated SiLU feed-forward. Qwen 2 and
       // 2.5 (Yang et al., 2024) have biases on q, k and v; Phi-3 and Phi-4 (Abdin et al., 2024) q,
-      // k, v and gate, up in one matrix each; Granite 3 (IBM, 2024) multipliers of the embedding,
-      // the scores, the residual branches and the logits. Mixtral (Jiang et al., 2024), a "llama"
-      // too, and Granite's mixtures have experts in place of the network.
+      // k, v and gate, up in one matrix each; Granite 3 (IBM, 2024) multipliers. Mixtral (Jiang et
+      // al., 2024), a "llama" too, and Granite's mixtures have experts in place of the network.
       decoder<uniform_decoder>("llama", llama_hf_names),
       decoder<uniform_decoder>("qwen2", llama_hf_names),
       decoder<uniform_decoder>("phi3", llama_hf_names),
@@ -115,11 +114,14 @@ std::span<const Architecture> architectures() {
       decoder<code_gen_spec>("codegen", gpt_j_hf_names),
       decoder<opt_spec>("opt", opt_hf_names),
       decoder<falcon_spec>("falcon", falcon_hf_names),
-      decoder<mamba2_spec>("mamba2", mamba2_hf_names),
+      decoder<mamba_spec>("mamba", mamba_hf_names),
+      decoder<mamba_spec>("mamba2", mamba_hf_names),
+      decoder<jamba_spec>("jamba", jamba_hf_names),
       decoder<mamba_hybrid_spec>("granitehybrid", mamba_hybrid_hf_names),
       decoder<mamba_hybrid_spec>("bamba", mamba_hybrid_hf_names),
       decoder<falcon_h1_spec>("falcon-h1", mamba_hybrid_hf_names),
-      decoder<nemotron_h_spec>("nemotron_h", mamba2_hf_names),
+      decoder<nemotron_h_spec>("nemotron_h", mamba_hf_names),
+      decoder<nemotron_h_spec>("nemotron_h_moe", mamba_hf_names),
   };
   return kArchitectures;
 }

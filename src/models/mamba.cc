@@ -6,7 +6,7 @@
 namespace headrace {
 namespace {
 
-constexpr auto kMamba2Names = std::to_array<HfTensorName>({
+constexpr auto kMambaNames = std::to_array<HfTensorName>({
     {"backbone.embeddings.weight", "token_embd.weight"},
     {"backbone.embedding.weight", "token_embd.weight"},
     {"backbone.norm_f.weight", "output_norm.weight"},
@@ -21,6 +21,9 @@ constexpr auto kMamba2Names = std::to_array<HfTensorName>({
     {"backbone.layers.{}.mixer.A_log", "blk.{}.ssm_a"},
     {"backbone.layers.{}.mixer.D", "blk.{}.ssm_d"},
     {"backbone.layers.{}.mixer.norm.weight", "blk.{}.ssm_norm.weight"},
+    {"backbone.layers.{}.mixer.x_proj.weight", "blk.{}.ssm_x.weight"},
+    {"backbone.layers.{}.mixer.dt_proj.weight", "blk.{}.ssm_dt.weight"},
+    {"backbone.layers.{}.mixer.dt_proj.bias", "blk.{}.ssm_dt.bias"},
     {"backbone.layers.{}.mixer.out_proj.weight", "blk.{}.ssm_out.weight"},
     {"backbone.layers.{}.mixer.out_proj.bias", "blk.{}.ssm_out.bias"},
     // Nemotron-H's other layers; what it drafts with is not read.
@@ -63,6 +66,20 @@ constexpr auto kHybridNames = std::to_array<HfTensorName>({
     {"model.layers.{}.mamba.out_proj.bias", "blk.{}.ssm_out.bias"},
 });
 
+// Before those.
+constexpr auto kJambaNames = std::to_array<HfTensorName>({
+    {"model.layers.{}.mamba.x_proj.weight", "blk.{}.ssm_x.weight"},
+    {"model.layers.{}.mamba.dt_proj.weight", "blk.{}.ssm_dt.weight"},
+    {"model.layers.{}.mamba.dt_proj.bias", "blk.{}.ssm_dt.bias"},
+    {"model.layers.{}.mamba.dt_layernorm.weight", "blk.{}.ssm_dt_norm.weight"},
+    {"model.layers.{}.mamba.b_layernorm.weight", "blk.{}.ssm_b_norm.weight"},
+    {"model.layers.{}.mamba.c_layernorm.weight", "blk.{}.ssm_c_norm.weight"},
+    {"model.layers.{}.feed_forward.router.weight", "blk.{}.ffn_gate_inp.weight"},
+    {"model.layers.{}.feed_forward.experts.{}.gate_proj.weight", "blk.{}.ffn_gate_exps.weight"},
+    {"model.layers.{}.feed_forward.experts.{}.up_proj.weight", "blk.{}.ffn_up_exps.weight"},
+    {"model.layers.{}.feed_forward.experts.{}.down_proj.weight", "blk.{}.ffn_down_exps.weight"},
+});
+
 GatedNorm norm_of(const StateSpaceConfig& space) {
   if (!space.norm) return GatedNorm::kNone;
   return space.norm_before_gate ? GatedNorm::kBeforeGate : GatedNorm::kBehindGate;
@@ -85,18 +102,44 @@ Mamba2Spec mamba2_of(const ModelConfig& config) {
           .rate_is_log = config.mixers.rate_is_log};
 }
 
+MambaSpec mamba_of(const ModelConfig& config) {
+  const StateSpaceConfig& space = config.mixers.state_space;
+  return {.inner = space.inner,
+          .state_dim = space.state_dim,
+          .dt_rank = space.dt_rank,
+          .taps = config.mixers.conv_taps,
+          .conv_bias = space.conv_bias,
+          .bias = space.in_bias,
+          .norms = space.scan_norms,
+          .norm_eps = space.scan_norm_eps,
+          .rate_is_log = config.mixers.rate_is_log};
+}
+
 // Of models whose queries and keys are not rotated, or that have none.
 void rotate_nothing(DecoderSpec& spec) { spec.ropes = {RopeTable()}; }
 
 }  // namespace
 
-DecoderSpec mamba2_spec(const ModelConfig& config) {
+DecoderSpec mamba_spec(const ModelConfig& config) {
   DecoderSpec spec = uniform_decoder(config);
   spec.ropes.clear();
-  for (DecoderLayerSpec& layer : spec.layers) {
-    layer.mixer = mamba2_of(config);
+  for_each_layer(spec, [&](DecoderLayerSpec& layer, int32_t i) {
+    if (config.mixers.of(i) == LayerMixer::kMamba) {
+      layer.mixer = mamba_of(config);
+    } else {
+      layer.mixer = mamba2_of(config);
+    }
     layer.feed_forward = NoFeedForwardSpec();
-  }
+  });
+  return spec;
+}
+
+DecoderSpec jamba_spec(const ModelConfig& config) {
+  DecoderSpec spec = uniform_decoder(config);
+  rotate_nothing(spec);
+  for_each_layer(spec, [&](DecoderLayerSpec& layer, int32_t i) {
+    if (config.mixers.of(i) == LayerMixer::kMamba) layer.mixer = mamba_of(config);
+  });
   return spec;
 }
 
@@ -147,6 +190,11 @@ DecoderSpec nemotron_h_spec(const ModelConfig& config) {
         dense->tensors = DenseTensors::kPlain;
         dense->activation = Activation::kReluSquared;
       }
+      if (auto* const mixture = std::get_if<MixtureSpec>(&layer.feed_forward)) {
+        mixture->choice_bias = true;
+        mixture->gated = false;
+        mixture->activation = Activation::kReluSquared;
+      }
       return;
     }
     if (mixer == LayerMixer::kMamba2) layer.mixer = mamba2_of(config);
@@ -155,9 +203,13 @@ DecoderSpec nemotron_h_spec(const ModelConfig& config) {
   return spec;
 }
 
-HfTensorNames mamba2_hf_names() { return kMamba2Names; }
+HfTensorNames mamba_hf_names() { return kMambaNames; }
 HfTensorNames mamba_hybrid_hf_names() {
   static const std::vector<HfTensorName> kAll = names_before(kHybridNames, granite_moe_hf_names());
+  return kAll;
+}
+HfTensorNames jamba_hf_names() {
+  static const std::vector<HfTensorName> kAll = names_before(kJambaNames, mamba_hybrid_hf_names());
   return kAll;
 }
 

@@ -23,7 +23,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-constexpr size_t kModelCount = 120;
+constexpr size_t kModelCount = 130;
 // Others, as tests/models/compare_with_transformers.py makes them.
 const char* const kOtherFolder = std::getenv("HEADRACE_TINY_MODELS");
 const char* const kFolder = kOtherFolder == nullptr ? "tests/data/models" : kOtherFolder;
@@ -42,6 +42,9 @@ constexpr double kDeltaNetErrorMax = 0.16;
 // Mixtral's class 0.024 and 0.076 (0.059 and 0.36). Of the one here 0.042 measured (0.128), 0.148
 // with a cache of 8 bits.
 constexpr double kSinksFactor = 2;
+// Jamba norms what few numbers are: transformers in bfloat16 is off by 0.051 and 0.085 itself of
+// the two here, 0.049 measured.
+constexpr double kScanErrorMax = 0.06;
 // Of block types, whose products round activations to 8 bits: 0.058 measured.
 constexpr double kBlocksErrorMax = 0.08;
 // Latents pass one more rounding on their way to a score: transformers in bfloat16 is off by 0.075
@@ -201,6 +204,7 @@ class TinyModel {
   double rounded_error_max(double others) const {
     if (has_delta_net()) return kDeltaNetErrorMax;
     if (keeps_latents()) return std::max(kLatentErrorMax, others);
+    if (has_scan()) return std::max(kScanErrorMax, others);
     if (has_sinks()) return kSinksFactor * others;
     return is_quantised() ? std::max(kBlocksErrorMax, others) : others;
   }
@@ -322,7 +326,7 @@ TEST_F(TinyModels, StatesGiveTransformersLogProbabilities) {
                 model.has_delta_net() ? kDeltaNetDifferenceMax : kDifferenceMax);
     }
   });
-  EXPECT_EQ(count, 20);
+  EXPECT_EQ(count, 30);
 }
 
 // Weights of BF16 as they are, activations rounded to BF16, sums in f32: 0.024 at most, measured.

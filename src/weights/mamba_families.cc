@@ -40,9 +40,11 @@ class StateSpaceReader {
     HR_RETURN_IF_ERROR(read_limits());
     HR_RETURN_IF_ERROR(read_head_dim());
     const std::string_view name = config_.architecture;
+    if (name == "mamba") return read_mamba();
     if (name == "mamba2") return read_mamba2();
     HR_RETURN_IF_ERROR(read_flag("mamba_conv_bias", space_.conv_bias));
     HR_RETURN_IF_ERROR(read_flag("mamba_proj_bias", space_.in_bias));
+    if (name == "jamba") return read_jamba();
     if (name == "bamba") return read_bamba();
     if (name == "granitehybrid") return read_granite();
     if (name == "falcon-h1") return read_falcon();
@@ -140,6 +142,68 @@ class StateSpaceReader {
 
   void set_all_layers(LayerMixer mixer) const {
     config_.mixers.by_layer.assign(static_cast<size_t>(config_.layers), mixer);
+  }
+
+  // The rank of time steps: a number, or "auto".
+  Status read_dt_rank(std::string_view name) const {
+    const Json* member = given_in(json_, name);
+    space_.dt_rank = (config_.hidden + 15) / 16;
+    if (member == nullptr || *member == Json("auto")) return ok_status();
+    if (!member->is_int() || member->as_int() < 1 || member->as_int() > kModelLimits.hidden_max) {
+      return source_.corrupt_field(
+          name, fmt::format("is neither \"auto\" nor 1 to {}", kModelLimits.hidden_max));
+    }
+    space_.dt_rank = static_cast<int32_t>(member->as_int());
+    return ok_status();
+  }
+
+  Status read_mamba() const {
+    HR_RETURN_IF_ERROR(read_dt_rank("time_step_rank"));
+    HR_RETURN_IF_ERROR(read_expansion("expand", 2));
+    HR_RETURN_IF_ERROR(read_flag("use_conv_bias", space_.conv_bias));
+    HR_RETURN_IF_ERROR(read_flag("use_bias", space_.in_bias));
+    HR_RETURN_IF_ERROR(read_number("mixer_rms_eps", space_.scan_norm_eps));
+    space_.out_bias = space_.in_bias;
+    set_all_layers(LayerMixer::kMamba);
+    return ok_status();
+  }
+
+  // Every so many layers one attends, and every so many have experts.
+  Status read_jamba() const {
+    HR_RETURN_IF_ERROR(read_dt_rank("mamba_dt_rank"));
+    HR_RETURN_IF_ERROR(read_expansion("mamba_expand", 2));
+    space_.out_bias = space_.in_bias;
+    space_.scan_norm_eps = config_.rms_eps;
+    HR_ASSIGN_OR_RETURN(const std::vector<bool> attending, read_period("attn_layer", 8, 4));
+    HR_ASSIGN_OR_RETURN(const std::vector<bool> mixtures, read_period("expert_layer", 2, 1));
+    set_all_layers(LayerMixer::kMamba);
+    ExpertConfig& experts = config_.experts;
+    experts.dense_layers.assign(attending.size(), true);
+    for (size_t i = 0; i < attending.size(); ++i) {
+      if (attending[i]) config_.mixers.by_layer[i] = LayerMixer::kAttention;
+      experts.dense_layers[i] = !mixtures[i];
+    }
+    if (experts.count <= 1) experts = {};  // one is a network
+    return ok_status();
+  }
+  // The layers of <name>_period and <name>_offset.
+  Result<std::vector<bool>> read_period(std::string_view name, int64_t period,
+                                        int64_t offset) const {
+    const std::string keys[] = {fmt::format("{}_period", name), fmt::format("{}_offset", name)};
+    int64_t* const values[] = {&period, &offset};
+    for (size_t i = 0; i < 2; ++i) {
+      const Json* member = given_in(json_, keys[i]);
+      if (member == nullptr) continue;
+      if (!member->is_int()) return source_.corrupt_field(keys[i], "is no integer");
+      *values[i] = member->as_int();
+    }
+    if (period < 1 || offset < 0 || offset >= period) {
+      return source_.corrupt_field(keys[1],
+                                   fmt::format("{} is not within a period of {}", offset, period));
+    }
+    std::vector<bool> layers;
+    for (int64_t i = 0; i < config_.layers; ++i) layers.push_back(i % period == offset);
+    return layers;
   }
 
   Status read_mamba2() const {
@@ -355,33 +419,48 @@ size_t first_layer(const ModelConfig& config, const Wanted& wanted) {
 // Of models that no position limits: as llama.cpp's converter assumes.
 constexpr int32_t kAnyContext = 1 << 20;
 
-void mamba2_defaults(ModelConfig& config) {
+void set_pure_defaults(ModelConfig& config) {
   set_defaults(config, kAnyContext, 1e-5f);
   config.heads = config.ffn = 1;  // there are none
   config.mixers.one_part = true;
-  config.mixers.state_space = {.heads = 128, .head_dim = 64, .groups = 8, .state_dim = 128};
+}
+void mamba_defaults(ModelConfig& config) {
+  set_pure_defaults(config);
+  config.tied_embeddings = true;
+  config.mixers.state_space = {.state_dim = 16};
+}
+void falcon_mamba_defaults(ModelConfig& config) {
+  mamba_defaults(config);
+  config.mixers.state_space.scan_norms = ScanNorms::kBare;
+}
+void jamba_defaults(ModelConfig& config) {
+  set_defaults(config, 262144, 1e-6f);
+  config.kv_heads = 8;
+  config.mixers.rotates = false;
+  config.mixers.state_space = {.state_dim = 16, .scan_norms = ScanNorms::kWeights};
+  config.experts = {.count = 16, .used = 2, .normalised = false};
+}
+void mamba2_defaults(ModelConfig& config) {
+  set_pure_defaults(config);
+  config.mixers.state_space = {.state_dim = 128, .heads = 128, .head_dim = 64, .groups = 8};
 }
 void bamba_defaults(ModelConfig& config) {
   set_defaults(config, 262144, 1e-5f);
   config.kv_heads = 8;
   config.mixers.rotated = 0.5;
-  config.mixers.state_space = {.heads = 128, .groups = 1, .state_dim = 256};
+  config.mixers.state_space = {.state_dim = 256, .heads = 128};
 }
 void granite_hybrid_defaults(ModelConfig& config) {
   set_defaults(config, 2048, 1e-6f);
   config.attention_scale = 1;
-  config.mixers.state_space = {.heads = 128, .groups = 1, .state_dim = 256};
+  config.mixers.state_space = {.state_dim = 256, .heads = 128};
   config.experts = {.count = 8, .used = 2, .shared_width = 1024, .normalised = {}};
 }
 void falcon_h1_defaults(ModelConfig& config) {
   set_defaults(config, 8192, 1e-5f);
   config.kv_heads = 8;
-  config.mixers.state_space = {.inner = 1024,
-                               .heads = 128,
-                               .groups = 1,
-                               .state_dim = 256,
-                               .norm = false,
-                               .norm_before_gate = true};
+  config.mixers.state_space = {
+      .inner = 1024, .state_dim = 256, .heads = 128, .norm = false, .norm_before_gate = true};
 }
 void nemotron_h_defaults(ModelConfig& config) {
   set_defaults(config, 4096, 1e-5f);
@@ -392,12 +471,21 @@ void nemotron_h_defaults(ModelConfig& config) {
   config.ffn = 21504;
   config.mixers.one_part = true;
   config.mixers.rotates = false;
-  config.mixers.state_space = {.heads = 128, .head_dim = 64, .groups = 8, .state_dim = 128};
+  config.mixers.state_space = {.state_dim = 128, .heads = 128, .head_dim = 64, .groups = 8};
   config.experts = {.used = 2,
                     .width = 7688,
                     .shared_width = 7688,
                     .normalised = true,
                     .scores = ExpertScores::kSigmoid};
+}
+
+const ModelFamily* find_gguf_only_family(std::string_view architecture) {
+  static const ModelFamily kNemotronHMoe = [] {
+    ModelFamily family = *find_hf_family(kNemotronHClasses[0]);
+    family.architecture = "nemotron_h_moe";
+    return family;
+  }();
+  return architecture == kNemotronHMoe.architecture ? &kNemotronHMoe : nullptr;
 }
 
 Status read_state_space(const Json& json, const ConfigSource& source, ModelConfig& config) {
@@ -408,7 +496,7 @@ Status read_gguf_state_space(const GgufFile& file, const ConfigSource& source,
                              std::span<const int64_t> widths, ModelConfig& config) {
   MixerConfig& mixers = config.mixers;
   const std::string_view name = config.architecture;
-  mixers.one_part = name == "mamba2" || name.starts_with("nemotron_h");
+  mixers.one_part = name == "mamba" || name == "mamba2" || name.starts_with("nemotron_h");
   if (mixers.by_layer.empty()) {
     mixers.by_layer.assign(static_cast<size_t>(config.layers), *source.family->other_mixer);
   }
@@ -438,9 +526,26 @@ Status read_gguf_state_space(const GgufFile& file, const ConfigSource& source,
   const auto has = [&](size_t layer, std::string_view tensor) {
     return file.find_tensor(fmt::format("blk.{}.{}", layer, tensor)) != nullptr;
   };
+  if (name == "jamba") {
+    mixers.rotates = false;
+    ExpertConfig& experts = config.experts;
+    if (experts.count <= 1) experts = {};  // one is a network
+    experts.normalised = false;
+    for (size_t i = 0; i < mixers.by_layer.size() && experts.count > 0; ++i) {
+      experts.dense_layers.push_back(!has(i, "ffn_gate_inp.weight"));
+    }
+  }
+  if (name == "mamba") {
+    HR_ASSIGN_OR_RETURN(const auto norms, file.optional_bool("mamba.ssm.dt_b_c_rms"));
+    if (norms.value_or(false)) mixers.state_space.scan_norms = ScanNorms::kBare;
+  }
   const size_t mamba = first_layer(config, [](LayerMixer mixer) {
-    return mixer == LayerMixer::kMamba2 || mixer == LayerMixer::kMamba2Beside;
+    return mixer != LayerMixer::kAttention && mixer != LayerMixer::kNone;
   });
+  if (has(mamba, "ssm_dt_norm.weight")) {
+    mixers.state_space.scan_norms = ScanNorms::kWeights;
+    mixers.state_space.scan_norm_eps = config.rms_eps;
+  }
   mixers.state_space.conv_bias = has(mamba, "ssm_conv1d.bias");
   mixers.state_space.in_bias = has(mamba, "ssm_in.bias");
   mixers.state_space.out_bias = has(mamba, "ssm_out.bias");
@@ -457,7 +562,10 @@ Status read_gguf_state_space(const GgufFile& file, const ConfigSource& source,
 
 Status finish_state_space(const ConfigSource& source, ModelConfig& config) {
   StateSpaceConfig& space = config.mixers.state_space;
-  if (space.heads == 0) return ok_status();
+  if (space.heads == 0) {  // Mamba, or none
+    if (space.state_dim == 0 || (space.inner > 0 && space.dt_rank > 0)) return ok_status();
+    return source.corrupt_field(source.name_of(&StateSpaceConfig::inner), "missing");
+  }
   const std::string name = source.name_of(&StateSpaceConfig::heads);
   if (space.inner == 0) {
     const int64_t inner = int64_t{space.heads} * space.head_dim;

@@ -1,6 +1,6 @@
-// Of the table of architectures (model_family_table.cc) the families of state spaces (Mamba-2):
-// the numbers that their files give under names of their own, what their classes assume, and what
-// else a file of theirs says.
+// Of the table of architectures (model_family_table.cc) the families of state spaces (Mamba,
+// Mamba-2): the numbers that their files give under names of their own, what their classes assume,
+// and what else a file of theirs says.
 #pragma once
 
 #include <array>
@@ -32,6 +32,7 @@ constexpr ConfigField taps(std::string_view hf) {
   return {&MixerConfig::conv_taps,    "ssm.conv_kernel",  hf, 2,
           kModelLimits.conv_taps_max, Presence::kRequired};
 }
+constexpr ConfigField kDtRank{&SS::dt_rank, "ssm.time_step_rank", "", 1, kModelLimits.hidden_max};
 constexpr ConfigField kInner{&SS::inner, "ssm.inner_size", "", 1, kModelLimits.ffn_max};
 constexpr ConfigField head_dim(std::string_view hf) {
   return {&SS::head_dim, "", hf, 1, kModelLimits.head_dim_max};
@@ -46,6 +47,20 @@ constexpr ConfigField experts(int32_t ExpertConfig::*member, std::string_view gg
 }
 }  // namespace state_space_fields
 
+inline constexpr std::array kMambaFields{state_space_fields::rms_eps("layer_norm_epsilon"),
+                                         state_space_fields::state_dim("state_size"),
+                                         state_space_fields::taps("conv_kernel"),
+                                         state_space_fields::kDtRank, state_space_fields::kInner};
+inline constexpr std::array kJambaFields{
+    state_space_fields::rms_eps("rms_norm_eps"),
+    state_space_fields::state_dim("mamba_d_state"),
+    state_space_fields::taps("mamba_d_conv"),
+    state_space_fields::kDtRank,
+    state_space_fields::kInner,
+    state_space_fields::experts(&ExpertConfig::count, "expert_count", "num_experts",
+                                kModelLimits.experts_max),
+    state_space_fields::experts(&ExpertConfig::used, "expert_used_count", "num_experts_per_tok",
+                                kModelLimits.experts_max)};
 inline constexpr std::array kMamba2Fields{state_space_fields::rms_eps("layer_norm_epsilon"),
                                           state_space_fields::heads("num_heads"),
                                           state_space_fields::head_dim("head_dim"),
@@ -115,21 +130,30 @@ inline constexpr std::array kNemotronHFields{
 
 template <size_t kCount>
 using StateSpaceClasses = std::array<std::string_view, kCount>;
+inline constexpr StateSpaceClasses<1> kMambaClasses{"MambaForCausalLM"};
+inline constexpr StateSpaceClasses<1> kFalconMambaClasses{"FalconMambaForCausalLM"};
+inline constexpr StateSpaceClasses<1> kJambaClasses{"JambaForCausalLM"};
 inline constexpr StateSpaceClasses<1> kMamba2Classes{"Mamba2ForCausalLM"};
 inline constexpr StateSpaceClasses<1> kBambaClasses{"BambaForCausalLM"};
 inline constexpr StateSpaceClasses<1> kGraniteHybridClasses{"GraniteMoeHybridForCausalLM"};
 inline constexpr StateSpaceClasses<1> kFalconH1Classes{"FalconH1ForCausalLM"};
 inline constexpr StateSpaceClasses<1> kNemotronHClasses{"NemotronHForCausalLM"};
 
+void mamba_defaults(ModelConfig& config);
+void falcon_mamba_defaults(ModelConfig& config);
+void jamba_defaults(ModelConfig& config);
 void mamba2_defaults(ModelConfig& config);
 void bamba_defaults(ModelConfig& config);
 void granite_hybrid_defaults(ModelConfig& config);
 void falcon_h1_defaults(ModelConfig& config);
 void nemotron_h_defaults(ModelConfig& config);
 
+// A family that only GGUF files name so: Nemotron-H with mixtures. Null where it is none.
+const ModelFamily* find_gguf_only_family(std::string_view architecture);
+
 // Whether some of a family's layers are state spaces.
 constexpr bool has_state_space(const ModelFamily& family) {
-  return family.other_mixer == LayerMixer::kMamba2 ||
+  return family.other_mixer == LayerMixer::kMamba || family.other_mixer == LayerMixer::kMamba2 ||
          family.other_mixer == LayerMixer::kMamba2Beside;
 }
 

@@ -25,6 +25,11 @@ using Mixers = std::vector<LayerMixer>;
 constexpr LayerMixer kMamba2 = LayerMixer::kMamba2, kAttention = LayerMixer::kAttention,
                      kNone = LayerMixer::kNone;
 
+const std::string kMambaModel = R"("architectures": ["MambaForCausalLM"], "hidden_size": 48,
+  "num_hidden_layers": 2, "state_size": 8, "vocab_size": 100, "time_step_rank": "auto")";
+const std::string kJamba = R"("architectures": ["JambaForCausalLM"], "hidden_size": 32,
+  "num_hidden_layers": 4, "vocab_size": 100, "num_attention_heads": 4, "num_key_value_heads": 2,
+  "intermediate_size": 48, "attn_layer_period": 4, "attn_layer_offset": 1, "num_experts": 4)";
 const std::string kMamba2Model = R"("architectures": ["Mamba2ForCausalLM"], "hidden_size": 32,
   "num_hidden_layers": 2, "num_heads": 4, "head_dim": 16, "n_groups": 2, "state_size": 8,
   "vocab_size": 100)";
@@ -63,6 +68,36 @@ TEST(MambaFamilies, PureModelsNeedNoHeads) {
             std::string::npos);
 }
 
+TEST(MambaFamilies, TheFirstMambaHasARankOfTimeSteps) {
+  const auto config = read(kMambaModel);
+  ASSERT_TRUE(config.ok()) << config.status().message();
+  const StateSpaceConfig& space = config->mixers.state_space;
+  EXPECT_EQ(config->mixers.by_layer, Mixers(2, LayerMixer::kMamba));
+  EXPECT_EQ(space.inner, 96);
+  EXPECT_EQ(space.dt_rank, 3);
+  EXPECT_EQ(space.scan_norms, ScanNorms::kNone);
+  EXPECT_TRUE(config->tied_embeddings);
+  EXPECT_FALSE(any_attends(*config));
+  EXPECT_EQ(read(kMambaModel, R"("time_step_rank": 7)")->mixers.state_space.dt_rank, 7);
+  EXPECT_NE(error_of(kMambaModel, R"("time_step_rank": "all")").find("time_step_rank"),
+            std::string::npos);
+  std::string falcon = kMambaModel;
+  falcon.replace(falcon.find("MambaFor"), 5, "FalconMamba");
+  EXPECT_EQ(read(falcon)->mixers.state_space.scan_norms, ScanNorms::kBare);
+}
+
+TEST(MambaFamilies, JambasLayersComeRoundByPeriods) {
+  const auto config = read(kJamba);
+  ASSERT_TRUE(config.ok()) << config.status().message();
+  EXPECT_EQ(config->mixers.by_layer,
+            (Mixers{LayerMixer::kMamba, kAttention, LayerMixer::kMamba, LayerMixer::kMamba}));
+  EXPECT_EQ(config->experts.dense_layers, (std::vector<bool>{true, false, true, false}));
+  EXPECT_FALSE(config->mixers.rotates);
+  EXPECT_EQ(read(kJamba, R"("num_experts": 1)")->experts.count, 0);
+  EXPECT_NE(error_of(kJamba, R"("attn_layer_offset": 5)").find("attn_layer_offset: 5 is not"),
+            std::string::npos);
+}
+
 TEST(MambaFamilies, TimeStepsHaveLimits) {
   const auto limits = [](const std::string& list) {
     return read(kMamba2Model, R"("time_step_limit": )" + list)->mixers.state_space;
@@ -94,6 +129,9 @@ TEST(MambaFamilies, LayersThatAttendAreNamedInManyWays) {
   EXPECT_EQ(nemotron->mixers.by_layer, (Mixers{kMamba2, kNone, kAttention, kMamba2, kNone}));
   EXPECT_EQ(nemotron->layers, 5);
   EXPECT_EQ(nemotron->experts.count, 0);  // no layer is a mixture
+  const auto mixtures = read(kNemotron, R"("hybrid_override_pattern": "ME-*E")");
+  ASSERT_TRUE(mixtures.ok()) << mixtures.status().message();
+  EXPECT_EQ(mixtures->experts.dense_layers, (std::vector<bool>{true, false, true, true, false}));
   EXPECT_EQ(read(kNemotron, R"("layers_block_type": ["mlp", "linear_attention", "full_attention"])")
                 ->mixers.by_layer,
             (Mixers{kNone, kMamba2, kAttention}));

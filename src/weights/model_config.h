@@ -78,23 +78,36 @@ enum class LayerMixer : uint8_t {
   kAttention,
   kShortConv,  // LFM2's gated short convolution
   kDeltaNet,   // gated DeltaNet (Qwen3-Next)
+  kMamba,
   kMamba2,
   kMamba2Beside,  // attention and Mamba-2 side by side (Falcon-H1)
   kNone,          // the layer is a network alone (Nemotron-H)
 };
 
-// Of selective state spaces (Mamba-2).
+// RMSNorms of a scan's time steps, B and C.
+enum class ScanNorms : uint8_t {
+  kNone,
+  kBare,     // without weights (FalconMamba)
+  kWeights,  // (Jamba)
+};
+
+// Of selective state spaces: Mamba, whose channels have a state each, and Mamba-2, whose heads do.
 struct StateSpaceConfig {
-  int32_t inner = 0;  // width of x: heads * head_dim
-  int32_t heads = 0;  // a multiple of groups
-  int32_t head_dim = 0;
-  int32_t groups = 1;  // of heads that share B and C, and are normalised together
+  int32_t inner = 0;  // width of x
   int32_t state_dim = 0;
-  float dt_min = 0;
-  float dt_max = std::numeric_limits<float>::infinity();
   bool conv_bias = true;
   bool in_bias = false;
   bool out_bias = false;
+  // Of Mamba.
+  int32_t dt_rank = 0;
+  ScanNorms scan_norms = ScanNorms::kNone;
+  float scan_norm_eps = 1e-6f;
+  // Of Mamba-2.
+  int32_t heads = 0;  // a multiple of groups; 0: it is Mamba
+  int32_t head_dim = 0;
+  int32_t groups = 1;  // of heads that share B and C, and are normalised together
+  float dt_min = 0;
+  float dt_max = std::numeric_limits<float>::infinity();
   bool norm = true;
   bool norm_before_gate = false;
 };

@@ -202,6 +202,7 @@ Result<const ModelFamily*> find_gguf_family(const GgufFile& file) {
     }
     last = family.architecture;
   }
+  if (const ModelFamily* family = find_gguf_only_family(name)) return family;
   return file.unsupported_field(
       "general.architecture",
       fmt::format("\"{}\" is not supported (known: {})", printable(name), known));

@@ -47,6 +47,8 @@ def drawn_state_space(kind, options, rng):
                          if width % 4 == 0 and (kind == "NemotronH" or inner % width == 0)])
     times = inner // hidden
     drawn = dict(hidden_size=hidden, vocab_size=rng.choice([89, 101, 128]))
+    if kind in ("Mamba", "FalconMamba"):
+        return dict(**drawn, state_size=state, conv_kernel=taps, expand=rng.choice([1, 2, 3]), time_step_rank=rng.choice([1, 3, 8]))
     if kind == "Mamba2":
         return dict(**drawn, num_heads=heads, head_dim=dim, n_groups=groups, state_size=state, conv_kernel=taps, expand=times)
     query_heads = next(count for count in (4, 2, 1) if hidden % (4 * count) == 0)
@@ -55,6 +57,8 @@ def drawn_state_space(kind, options, rng):
     if kind == "NemotronH":
         return dict(**drawn, mamba_num_heads=heads, mamba_head_dim=dim, n_groups=groups, ssm_state_size=state,
                     conv_kernel=taps)
+    if kind == "Jamba":
+        return dict(**drawn, mamba_d_state=state, mamba_d_conv=taps, mamba_expand=rng.choice([1, 2, 3]), mamba_dt_rank=rng.choice([2, 3, 8]))
     if kind == "FalconH1":
         drawn["mamba_d_ssm"] = inner
     return dict(**drawn, mamba_n_heads=heads, mamba_n_groups=groups, mamba_d_state=state, mamba_d_conv=taps,
@@ -144,7 +148,7 @@ KNOCKED_KEYS = {
     "time_step_limit": [0.0, {"__float__": "Infinity"}], "time_step_min": 0.0, "attn_layer_indices": [], "position_embedding_type": "nope",
     "mamba_norm_before_gate": None, "key_multiplier": 1.0, "attention_in_multiplier": 1.0, "attention_out_multiplier": 1.0,
     "ssm_in_multiplier": 1.0, "ssm_out_multiplier": 1.0, "mlp_multipliers": [1.0, 1.0], "lm_head_multiplier": 1.0,
-    "ssm_multipliers": [1.0] * 5,
+    "ssm_multipliers": [1.0] * 5, "mixer_rms_eps": 1e-6, "time_step_rank": "auto", "expert_layer_offset": 0,
 }
 # What moves nothing in truth: the norm behind FlexOlmo's mixtures takes their scale away; MiniMax M2 has rotary_dim, too.
 # Without a rotation a bias of keys adds the same to all scores of a query.
@@ -153,7 +157,9 @@ MOVE_NOTHING = {("flex-olmo", "norm_topk_prob"), ("minimax-m2", "partial_rotary_
                 # Without a norm of gated rows, a rotation, a mixture; and what other classes read.
                 ("falcon-h1-plain", "mamba_norm_before_gate"), ("granite-hybrid", "rope_theta"),
                 ("granite-hybrid-dense", "num_experts_per_tok"), ("nemotron-h", "num_experts_per_tok"),
-                ("nemotron-h", "norm_topk_prob"), ("mamba2", "time_step_min"), ("mamba2-biases", "time_step_min")}
+                ("nemotron-h", "norm_topk_prob"), *((name, "time_step_min") for name in tiny.MAMBA_FOLDERS if name != "nemotron-h"),
+                *((name, "time_step_rank") for name in ("mamba2", "mamba2-biases")),
+                ("jamba-dense", "num_experts_per_tok"), ("jamba-dense", "expert_layer_offset")}
 
 
 def knocked(key, value):

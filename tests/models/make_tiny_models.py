@@ -265,7 +265,7 @@ GRANITE_HYBRID = dict(**HYBRID, **GRANITE, layer_types=["linear_attention", "ful
 FALCON_H1 = dict(**{**HYBRID, "num_hidden_layers": 2}, mamba_d_ssm=48)
 NEMOTRON_H = dict(**HEADS_16, layers_block_type=["linear_attention", "mlp", "full_attention", "linear_attention", "mlp"],
                   mamba_num_heads=4, mamba_head_dim=12, ssm_state_size=12, n_groups=2, chunk_size=16)
-MAMBA_FOLDERS = {
+MAMBA2_FOLDERS = {
     "mamba2": ("Mamba2", dict(**MAMBA2, **LIMITS), "bfloat16"),
     "mamba2-biases": ("Mamba2", dict(**{**MAMBA2, "num_heads": 8, "head_dim": 12, "n_groups": 1, "state_size": 16}, expand=3,
                                      conv_kernel=3, use_bias=True, use_conv_bias=False, tie_word_embeddings=True), "float16"),
@@ -291,7 +291,34 @@ MAMBA_GGUF_FILES = {
                                         ssm_out_multiplier=0.5, mlp_multipliers=[2.0, 0.5], lm_head_multiplier=0.5)),
     "nemotron-h-gguf": ("NemotronH", dict(**NEMOTRON_H, time_step_min=1e-9)),
 }
-OWN_SIZES = {kind for kind, *_ in GPT_FOLDERS.values()} | {"Mamba2"}
+OWN_SIZES = {kind for kind, *_ in GPT_FOLDERS.values()} | {"Mamba2", "Mamba", "FalconMamba"}
+
+# Mamba's first form, behind these.
+MAMBA = dict(vocab_size=96, hidden_size=32, num_hidden_layers=2, state_size=12, bos_token_id=1, eos_token_id=2, pad_token_id=0)
+JAMBA = dict(num_hidden_layers=4, attn_layer_period=4, attn_layer_offset=2, expert_layer_period=2, expert_layer_offset=1,
+             num_experts=6, num_experts_per_tok=2, intermediate_size=32, mamba_d_state=12, mamba_dt_rank=6)
+FIRST_MAMBA_FOLDERS = {
+    "mamba": ("Mamba", dict(**MAMBA), "bfloat16"),
+    "mamba-biases": ("Mamba", dict(**{**MAMBA, "state_size": 17}, use_bias=True, use_conv_bias=False, conv_kernel=3, time_step_rank=5,
+                                   tie_word_embeddings=False), "float16"),
+    "falcon-mamba": ("FalconMamba", dict(**MAMBA, mixer_rms_eps=0.1), "bfloat16"),
+    "jamba": ("Jamba", dict(**JAMBA, mamba_proj_bias=True), "bfloat16"),
+    "nemotron-h-moe": ("NemotronH", dict(**{**NEMOTRON_H, "layers_block_type": [
+        "linear_attention", "moe", "full_attention", "mlp", "moe"]}, n_routed_experts=8, num_experts_per_tok=3,
+        moe_intermediate_size=32, moe_shared_expert_intermediate_size=24, n_group=4, topk_group=2,
+        routed_scaling_factor=1.5, norm_topk_prob=True), "bfloat16"),
+    "jamba-dense": ("Jamba", dict(**{**JAMBA, "num_experts": 1}), "bfloat16"),
+}
+FIRST_MAMBA_GGUF_FILES = {
+    "mamba-gguf": ("Mamba", dict(**MAMBA)),
+    "falcon-mamba-gguf": ("FalconMamba", dict(**MAMBA)),
+    "jamba-gguf": ("Jamba", dict(**JAMBA)),
+    "nemotron-h-moe-gguf": ("NemotronH", dict(**{**NEMOTRON_H, "layers_block_type": ["linear_attention", "moe", "full_attention"]},
+                                              n_routed_experts=8, num_experts_per_tok=3, moe_intermediate_size=32,
+                                              moe_shared_expert_intermediate_size=24, routed_scaling_factor=1.5,
+                                              time_step_min=1e-9)),
+}
+MAMBA_FOLDERS = {**MAMBA2_FOLDERS, **FIRST_MAMBA_FOLDERS}
 
 # Experts' tensors as the library has them in memory, not as it writes them.
 FUSED = {"qwen3-moe-fused"}
@@ -310,7 +337,9 @@ def random_weights(model, seed):
     generator = torch.Generator().manual_seed(seed)
     for name, parameter in model.named_parameters():
         noise = torch.randn(parameter.shape, generator=generator)
-        if parameter.dim() > 1:
+        if name.endswith("A_log"):  # of rates at which a state forgets: some remember all of the text
+            parameter.data = noise - 2.0
+        elif parameter.dim() > 1:
             gain = 1.5 if "embed" not in name else 1.0
             # The last expert that is chosen has a small share, so that it matters little which of two nearly equal
             # ones a rounding makes it.
@@ -326,8 +355,6 @@ def random_weights(model, seed):
             parameter.data = noise * 0.3
         elif name.endswith("sinks"):  # which the library draws, too
             parameter.data = noise
-        elif name.endswith("A_log"):  # of rates at which a state forgets: some remember all of the text
-            parameter.data = noise - 2.0
         else:
             parameter.data = parameter.data + noise * 0.2
     for name, buffer in model.named_buffers():
@@ -673,16 +700,19 @@ MAMBA_NAMES = {"norm": "attn_norm", "mixer.q_proj": "attn_q", "mixer.k_proj": "a
                "pre_ff_layernorm": "ffn_norm", "feed_forward.gate_proj": "ffn_gate", "feed_forward.up_proj": "ffn_up",
                "feed_forward.down_proj": "ffn_down", "block_sparse_moe.router": "ffn_gate_inp",
                **{f"{mixer}.{part}": f"ssm_{part.removesuffix('_proj')}"
-                  for mixer in ("mixer", "mamba") for part in ("in_proj", "conv1d", "norm", "out_proj")}}
+                  for mixer in ("mixer", "mamba") for part in ("in_proj", "conv1d", "norm", "out_proj", "x_proj", "dt_proj")},
+               "mamba.dt_layernorm": "ssm_dt_norm", "mamba.b_layernorm": "ssm_b_norm", "mamba.c_layernorm": "ssm_c_norm",
+               "feed_forward.router": "ffn_gate_inp", "mixer.gate": "ffn_gate_inp",
+               "mixer.shared_experts.up_proj": "ffn_up_shexp", "mixer.shared_experts.down_proj": "ffn_down_shexp"}
 MAMBA_OUTER = {"backbone.embeddings": "token_embd", "backbone.norm_f": "output_norm", "model.embeddings": "token_embd",
                "model.norm_f": "output_norm", "model.final_layernorm": "output_norm"}
-MAMBA_ARCHITECTURES = {"Mamba2": "mamba2", "GraniteMoeHybrid": "granitehybrid", "FalconH1": "falcon-h1",
+MAMBA_ARCHITECTURES = {"Mamba": "mamba", "FalconMamba": "mamba", "Jamba": "jamba", "Mamba2": "mamba2", "GraniteMoeHybrid": "granitehybrid", "FalconH1": "falcon-h1",
                        "NemotronH": "nemotron_h"}
 
 
 def mamba_tensors(config, architecture, state):
     """Rows by the converter's names; what one tensor of the library holds, in two of a file."""
-    groups = config.n_groups if architecture in ("mamba2", "nemotron_h") else config.mamba_n_groups
+    groups = getattr(config, "n_groups", None) or getattr(config, "mamba_n_groups", None)
     shared = "_shexp" if getattr(config, "num_local_experts", 0) else ""
     for name, value in state.items():
         rows = value.numpy()
@@ -692,19 +722,23 @@ def mamba_tensors(config, architecture, state):
             continue
         _, _, layer, part = name.split(".", 3)
         block = f"blk.{layer}."
-        if kind == "A_log":
-            yield block + "ssm_a", -numpy.exp(rows)[:, None]
+        if kind == "A_log":  # of each head, or of each channel and component
+            yield block + "ssm_a", -numpy.exp(rows).reshape(len(rows), -1)
         elif kind == "D":
-            yield block + "ssm_d", rows[:, None]
+            yield block + "ssm_d", rows[:, None] if groups else rows
         elif kind == "dt_bias":
             yield block + "ssm_dt.bias", rows
+        elif kind == "e_score_correction_bias":
+            yield block + "exp_probs_b.bias", rows
         elif part.endswith(("mixer.norm.weight", "mamba.norm.weight")):
             yield block + "ssm_norm.weight", rows.reshape(groups, -1)
         elif part.endswith("conv1d.weight"):
             yield block + "ssm_conv1d.weight", rows.squeeze(1)
         elif ".experts." in part or part.startswith("shared_mlp"):
             end = "_exps" if ".experts." in part else shared
-            if part.endswith(("gate_up_proj", "input_linear.weight")):
+            if part.endswith("experts.up_proj"):
+                yield f"{block}ffn_up{end}.weight", rows
+            elif part.endswith(("gate_up_proj", "input_linear.weight")):
                 gate, up = numpy.split(rows, 2, axis=-2)
                 yield f"{block}ffn_gate{end}.weight", gate
                 yield f"{block}ffn_up{end}.weight", up
@@ -725,7 +759,30 @@ def multiplied(config, name, rows):
     return rows
 
 
+def write_first_mamba_keys(writer, config, architecture):
+    jamba = architecture == "jamba"
+    writer.add_name("tiny")
+    writer.add_embedding_length(config.hidden_size)
+    writer.add_block_count(config.num_hidden_layers)
+    writer.add_layer_norm_rms_eps(config.rms_norm_eps if jamba else config.layer_norm_epsilon)
+    writer.add_context_length(config.max_position_embeddings if jamba else 2**20)
+    writer.add_feed_forward_length(config.intermediate_size if jamba else 0)
+    writer.add_head_count(config.num_attention_heads if jamba else 0)
+    if jamba:
+        writer.add_head_count_kv([config.num_key_value_heads if kind == "full_attention" else 0 for kind in config.layer_types])
+        writer.add_expert_count(config.num_experts)
+        writer.add_expert_used_count(config.num_experts_per_tok)
+    else:
+        writer.add_ssm_dt_b_c_rms(config.model_type == "falcon_mamba")
+    writer.add_ssm_conv_kernel(config.mamba_d_conv if jamba else config.conv_kernel)
+    writer.add_ssm_inner_size((config.mamba_expand if jamba else config.expand) * config.hidden_size)
+    writer.add_ssm_state_size(config.mamba_d_state if jamba else config.state_size)
+    writer.add_ssm_time_step_rank(config.mamba_dt_rank if jamba else config.time_step_rank)
+
+
 def write_mamba_keys(writer, config, architecture):
+    if architecture in ("mamba", "jamba"):
+        return write_first_mamba_keys(writer, config, architecture)
     hybrid = architecture != "mamba2"
     attends = [kind == "full_attention" for kind in config.layer_types] if hybrid else []
     writer.add_name("tiny")
@@ -753,7 +810,8 @@ def write_mamba_keys(writer, config, architecture):
     else:
         heads, state, groups, taps = config.mamba_num_heads, config.ssm_state_size, config.n_groups, config.conv_kernel
         inner = heads * config.mamba_head_dim
-        writer.add_feed_forward_length([config.intermediate_size if kind == "mlp" else 0 for kind in config.layer_types])
+        widths = {"mlp": config.intermediate_size, "moe": config.moe_intermediate_size}
+        writer.add_feed_forward_length([widths.get(kind, 0) for kind in config.layer_types])
         writer.add_key_length(config.head_dim)
         writer.add_value_length(config.head_dim)
     if architecture == "granitehybrid":
@@ -766,6 +824,15 @@ def write_mamba_keys(writer, config, architecture):
             writer.add_expert_count(config.num_local_experts)
             writer.add_expert_used_count(config.num_experts_per_tok)
             writer.add_expert_shared_feed_forward_length(config.shared_intermediate_size)
+    if architecture == "nemotron_h_moe":
+        writer.add_expert_count(config.n_routed_experts)
+        writer.add_expert_used_count(config.num_experts_per_tok)
+        writer.add_expert_feed_forward_length(config.moe_intermediate_size)
+        writer.add_expert_shared_feed_forward_length(config.moe_shared_expert_intermediate_size)
+        writer.add_expert_shared_count(config.n_shared_experts)
+        writer.add_expert_weights_norm(config.norm_topk_prob)
+        writer.add_expert_weights_scale(config.routed_scaling_factor)
+        writer.add_expert_group_count(config.n_group)
     writer.add_ssm_conv_kernel(taps)
     writer.add_ssm_state_size(state)
     writer.add_ssm_group_count(groups)
@@ -776,6 +843,8 @@ def write_mamba_keys(writer, config, architecture):
 def write_mamba_gguf(path, kind, model):
     architecture = MAMBA_ARCHITECTURES[kind]
     config = model.config
+    if kind == "NemotronH" and "moe" in config.layer_types:
+        architecture += "_moe"
     writer = gguf.GGUFWriter(path, architecture)
     write_mamba_keys(writer, config, architecture)
     for name, rows in mamba_tensors(config, architecture, model.state_dict()):
@@ -783,7 +852,7 @@ def write_mamba_gguf(path, kind, model):
             continue
         if architecture == "falcon-h1":
             rows = multiplied(config, name, rows)
-        if architecture in ("granitehybrid", "nemotron_h") and (".attn_q." in name or ".attn_k." in name):
+        if architecture.startswith(("granitehybrid", "nemotron_h")) and (".attn_q." in name or ".attn_k." in name):
             rows = interleave_rows(rows, config.num_attention_heads if ".attn_q." in name else config.num_key_value_heads)
         exact = rows.ndim == 1 or any(part in name for part in ("ffn_gate_inp", "ssm_conv1d", "ssm_a", "ssm_d", "ssm_norm"))
         writer.add_tensor(name, numpy.ascontiguousarray(rows.astype(numpy.float32 if exact else numpy.float16)))
@@ -840,7 +909,8 @@ def main():
              **EXPERT_FOLDERS, **half(EXPERT_GGUF_FILES), **ROUTER_FOLDERS, **half(ROUTER_GGUF_FILES),
              **STATE_FOLDERS, **half(STATE_GGUF_FILES), **LATER_STATE_FOLDERS, **half(LATER_STATE_GGUF_FILES),
              **LATENT_FOLDERS, **half(LATENT_GGUF_FILES), **KIN_FOLDERS,
-             **GPT_FOLDERS, **half(GPT_GGUF_FILES), **MAMBA_FOLDERS, **half(MAMBA_GGUF_FILES)}
+             **GPT_FOLDERS, **half(GPT_GGUF_FILES), **MAMBA2_FOLDERS, **half(MAMBA_GGUF_FILES),
+             **FIRST_MAMBA_FOLDERS, **half(FIRST_MAMBA_GGUF_FILES)}
     for seed, (name, (kind, options, dtype_name)) in enumerate(cases.items()):
         if only and name not in only:
             continue

@@ -11,6 +11,7 @@
 #include "models/parts/dense_feed_forward.h"
 #include "models/parts/latent_attention_mixer.h"
 #include "models/parts/mamba2_mixer.h"
+#include "models/parts/mamba_mixer.h"
 #include "models/parts/mixture_feed_forward.h"
 #include "models/parts/parallel_mixer.h"
 #include "models/parts/short_conv_mixer.h"
@@ -22,6 +23,7 @@ using MixerSpec = std::variant<  //
     DeltaNetSpec,                //
     LatentAttentionSpec,         //
     Mamba2Spec,                  //
+    MambaSpec,                   //
     NoMixerSpec,                 //
     ParallelMixerSpec,           //
     ShortConvSpec>;
