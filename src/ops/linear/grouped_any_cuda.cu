@@ -43,6 +43,7 @@ __global__ void __launch_bounds__(kGroupedAnyWarps* gpu::kWarpThreads)
   if (element >= args.listed * args.n_out) return;
   const int64_t listed = element / args.n_out;
   const auto column = static_cast<int32_t>(element % args.n_out);
+  if (listed < args.starts[0] || listed >= args.starts[args.experts]) return;  // of others
   const int32_t expert = expert_of_tile(args.starts, args.experts, static_cast<int32_t>(listed));
   const T* x = args.x.row(args.rows == nullptr ? listed : args.rows[listed]);
   const int64_t first = int64_t{expert} * args.n + column;  // row of W

@@ -92,7 +92,7 @@ bool tiles_fit(const DeviceTraits& traits, const GroupedLinearArgs& args) {
 template <GroupedTiles kTiles>
 bool tiles_pay(const DeviceTraits& traits, const GroupedLinearArgs& args) {
   return tiles_fit<kTiles>(traits, args) &&
-         plan_grouped({args.y.rows(), args.experts(), args.expert_rows()}, traits) == kTiles;
+         plan_grouped({args.rows_about(), args.experts(), args.expert_rows()}, traits) == kTiles;
 }
 template <GroupedTiles kTiles>
 void run_tiles(OpContext& context, const GroupedLinearArgs& args) {

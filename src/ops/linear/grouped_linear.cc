@@ -26,7 +26,7 @@ const KernelSet<GroupedLinearArgs>& grouped_linear_kernels() {
 }
 
 OpCost op_cost(const GroupedLinearArgs& args) {
-  const int64_t rows = args.y.rows(), n = args.expert_rows(), k = args.weight->k();
+  const int64_t rows = args.rows_about(), n = args.expert_rows(), k = args.weight->k();
   const DType dtype = args.weight->main_dtype();
   return {.shape = fmt::format("{} of {} x {} {}", args.experts(), n, k, dtype_name(dtype)),
           .rows = rows,

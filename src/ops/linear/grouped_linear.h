@@ -2,6 +2,8 @@
 // expert in whose part of the list row i lies (ops/rows/route_experts.h makes the list). All
 // experts' matrices lie in one, so that one launch, whose shape does not depend on who chose what,
 // multiplies them all.
+// Where others have the rest of the experts, `starts` is a part of the list's: y has rows for the
+// whole list, and what those of other experts hold afterwards is nobody's.
 // Sums are in f32 and rounded once; a row's bits depend on its own sums alone, as far as those of
 // `linear` do. Rows of the list that stand for nobody cost time and touch nobody.
 #pragma once
@@ -20,7 +22,7 @@ struct GroupedLinearArgs {
   ConstTensorView x;           // [T, K] of the activation type; [R, K] where there are no `rows`
   const LinearWeight* weight;  // [E N, K]: rows [e N, (e + 1) N) are expert e's
   std::span<const int32_t> starts;  // [E + 1]: [starts[e], starts[e + 1]) of the list are expert
-                                    // e's; starts[0] is 0, starts[E] is R. In device memory
+                                    // e's. In device memory
   std::span<const int32_t> rows;    // [R], each a row of x, in device memory; empty: i is row i
   const float* bias = nullptr;      // [E N] or null, in device memory: what each sum begins with
   std::optional<Activation> gate;   // N are gate's rows, then up's: y = act(gate) * up
@@ -28,8 +30,13 @@ struct GroupedLinearArgs {
   // The op before this one on the stream is a grouped_linear over the same `starts`: W may be asked
   // for before that has ended.
   bool follows_another = false;
+  int64_t listed_experts = 0;  // that share the list; 0: these alone, starts[0] is 0, starts[E] R
 
   int64_t experts() const { return std::ssize(starts) - 1; }
+  // Of these experts, on average.
+  int64_t rows_about() const {
+    return listed_experts > 0 ? y.rows() * experts() / listed_experts : y.rows();
+  }
   int64_t expert_rows() const { return weight->n() / experts(); }  // N
 };
 

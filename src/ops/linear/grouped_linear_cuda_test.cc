@@ -173,6 +173,48 @@ TEST(GroupedLinearCuda, ManyTilesABlock) {
   }
 }
 
+// Of a list that more experts share, each part has the bits that the whole has.
+TEST(GroupedLinearCuda, PartsOfAListAreTheWhole) {
+  HR_CUDA_DEVICE_OR_SKIP(cuda);
+  constexpr int64_t kN = 256, kK = 128;
+  const std::vector<int32_t> starts = {0, 5, 70, 70, 300, 301};
+  constexpr int64_t kExperts = 5, kFirst = 2;  // of the second part
+  const int64_t listed = starts.back();
+  Rng rng(6);
+  std::vector<float> weights = rounded_floats(rng, DType::kBF16, kExperts * kN * kK);
+  const std::vector<float> x = rounded_floats(rng, DType::kBF16, listed * kK);
+  std::vector<float> second(weights.begin() + kFirst * kN * kK, weights.end());
+  const LinearWeight all = packed_for(cuda.device(), weights, kK, LinearCompute::kFast);
+  weights.resize(kFirst * kN * kK);
+  const LinearWeight first_part = packed_for(cuda.device(), weights, kK, LinearCompute::kFast);
+  const LinearWeight second_part = packed_for(cuda.device(), second, kK, LinearCompute::kFast);
+  const CudaArray<int32_t> starts_on(cuda, starts);
+  const CudaMatrix rows(cuda, DType::kBF16, listed, kK, 0, &x);
+  for (const auto& kernel : grouped_linear_kernels().all()) {
+    SCOPED_TRACE(std::string(kernel.name));
+    const auto run = [&](const LinearWeight& weight, size_t from, size_t count,
+                         const CudaMatrix& y) {
+      const GroupedLinearArgs args{.x = rows.view(),
+                                   .weight = &weight,
+                                   .starts = starts_on.span().subspan(from, count + 1),
+                                   .rows = {},
+                                   .gate = Activation::kSilu,
+                                   .y = y.view(),
+                                   .listed_experts = kExperts};
+      if (!runs_somewhere(cuda, kernel, args)) return false;
+      OpContext context = cuda.context();
+      kernel.run(context, args);
+      return true;
+    };
+    const CudaMatrix whole(cuda, DType::kBF16, listed, kN / 2, 0, nullptr);
+    const CudaMatrix in_parts(cuda, DType::kBF16, listed, kN / 2, 0, nullptr);
+    if (!run(all, 0, kExperts, whole)) continue;
+    ASSERT_TRUE(run(first_part, 0, kFirst, in_parts));
+    ASSERT_TRUE(run(second_part, kFirst, kExperts - kFirst, in_parts));
+    EXPECT_EQ(in_parts.read(), whole.read());
+  }
+}
+
 // A row of NaN is its own.
 TEST(GroupedLinearCuda, NanStaysInItsRow) {
   HR_CUDA_DEVICE_OR_SKIP(cuda);

@@ -3,6 +3,8 @@
 #include <gtest/gtest.h>
 
 #include <cmath>
+#include <span>
+#include <utility>
 #include <vector>
 
 #include "ops/op_fixture.h"
@@ -37,6 +39,32 @@ TEST(GroupedLinear, MultipliesEachRowByItsExpert) {
   EXPECT_FLOAT_EQ(y.at(2, 0), 2 * x.at(1, 0));
   EXPECT_FLOAT_EQ(y.at(2, 1), x.at(1, 0) + x.at(1, 1));
   EXPECT_TRUE(y.gaps_untouched());
+}
+
+// The second and third expert of four, whose list it is.
+TEST(GroupedLinear, MultipliesItsPartOfAList) {
+  TestDevice cpu = TestDevice::cpu(1);
+  std::vector<float> values = {2, 3};
+  const LinearWeight weight = weight_of(cpu.device(), values, 2, 1);
+  const std::vector<int32_t> starts = {0, 2, 3, 5, 6}, rows = {0, 1, 1, 0, 1, 0};
+  TestMatrix x(2, 1), y(6, 1);
+  x.at(0, 0) = 10.0f;
+  x.at(1, 0) = 1.0f;
+  for (int64_t i = 0; i < 6; ++i) y.at(i, 0) = -1.0f;
+  OpContext context = cpu.context();
+  const GroupedLinearArgs args{.x = x.view(),
+                               .weight = &weight,
+                               .starts = std::span(starts).subspan(1, 3),
+                               .rows = rows,
+                               .gate = std::nullopt,
+                               .y = y.view(),
+                               .listed_experts = 4};
+  EXPECT_EQ(args.rows_about(), 3);
+  grouped_linear(context, args);
+  for (const auto& [i, expected] :
+       std::vector<std::pair<int64_t, float>>{{2, 2}, {3, 30}, {4, 3}, {1, -1}, {5, -1}}) {
+    EXPECT_EQ(y.at(i, 0), expected) << i;
+  }
 }
 
 TEST(GroupedLinear, GatesWhatItMultiplies) {

@@ -12,6 +12,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <span>
 
 #include "ops/op.h"
@@ -47,8 +48,15 @@ struct ExpertRows {
   std::span<int32_t> rows;    // [T networks_of_row]
   std::span<float> weights;   // [T networks_of_row]
   // [T networks_of_row], or empty: where row t stands in the list, its networks in the order of
-  // their numbers, from t networks_of_row on.
+  // their numbers, from t networks_of_row on. -1: another rank's (RouteExpertsArgs::own).
   std::span<int32_t> places = {};
+};
+
+// Neighbouring experts of a mixture, [first, last), without the shared one.
+struct ExpertRange {
+  int32_t first = 0;
+  int32_t last = 0;
+  int32_t count() const { return last - first; }
 };
 
 struct RouteExpertsArgs {
@@ -56,6 +64,9 @@ struct RouteExpertsArgs {
   ConstTensorView logits;  // [T, rule.logits()] f32
   const float* bias;       // [E] or null
   ExpertRows out;
+  // Where others multiply for the rest: the places of these alone are told, and the shared one's;
+  // those of the rest are -1. The lists are of all.
+  std::optional<ExpertRange> own = {};
 };
 
 // Takes route_experts_workspace_bytes(T, rule) of the context's workspace for the time of the call.

@@ -169,10 +169,19 @@ void take_shared(const RouteExpertsArgs& args) {
 
 void note_places(const RouteExpertsArgs& args) {
   const auto each = static_cast<size_t>(args.rule.networks_of_row());
+  // Of the list, what is whoever's that the places are wanted of.
+  const ExpertRange own = args.own.value_or(ExpertRange{0, args.rule.experts});
+  const auto start = [&](int32_t expert) {
+    return static_cast<size_t>(args.out.starts[static_cast<size_t>(expert)]);
+  };
+  const auto is_own = [&](size_t i) {
+    return (i >= start(own.first) && i < start(own.last)) || i >= start(args.rule.experts);
+  };
   std::vector<size_t> next(static_cast<size_t>(args.logits.rows()));
   for (size_t t = 0; t < next.size(); ++t) next[t] = t * each;
   for (size_t i = 0; i < args.out.rows.size(); ++i) {
-    args.out.places[next[static_cast<size_t>(args.out.rows[i])]++] = static_cast<int32_t>(i);
+    args.out.places[next[static_cast<size_t>(args.out.rows[i])]++] =
+        is_own(i) ? static_cast<int32_t>(i) : -1;
   }
 }
 

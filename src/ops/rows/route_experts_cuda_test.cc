@@ -25,6 +25,12 @@ struct RoutedLists {
   std::vector<float> weights;
 };
 
+// Of an odd number of rows the places of half of the experts are told, else those of all.
+std::optional<ExpertRange> own_of(const RouterRule& rule, int64_t rows) {
+  if (rows % 2 == 0) return {};
+  return ExpertRange{rule.experts / 4, rule.experts / 4 + rule.experts / 2};
+}
+
 RoutedLists routed_on_cpu(std::vector<float>& logits, const RouterRule& rule, const float* bias) {
   TestDevice cpu = TestDevice::cpu(2);
   OpContext context = cpu.context();
@@ -33,7 +39,8 @@ RoutedLists routed_on_cpu(std::vector<float>& logits, const RouterRule& rule, co
   route_experts(context, {.rule = rule,
                           .logits = host_view(logits, rows, rule.logits()),
                           .bias = bias,
-                          .out = {lists.starts, lists.rows, lists.weights, lists.places}});
+                          .out = {lists.starts, lists.rows, lists.weights, lists.places},
+                          .own = own_of(rule, rows)});
   return lists;
 }
 
@@ -53,7 +60,8 @@ void for_each_routing(TestDevice& cuda, const std::vector<float>& logits, const 
         .rule = rule,
         .logits = on_device.view(),
         .bias = bias.empty() ? nullptr : bias_on.data(),
-        .out = {starts.span(), listed.span(), weights.span(), places.span()}};
+        .out = {starts.span(), listed.span(), weights.span(), places.span()},
+        .own = own_of(rule, rows)};
     if (!kernel.supports(cuda.device().traits(), args)) continue;
     SCOPED_TRACE(std::string(kernel.name) + " of " + std::to_string(rows) + " rows");
     OpContext context = cuda.context();

@@ -162,6 +162,37 @@ TEST(RouteExperts, ASharedExpertIsTheLastOfEveryRow) {
   }
 }
 
+// Ranks that have experts 0 to 2 and 3 and 4: of each row's places each has its own and the shared
+// one's, in the order of the experts.
+TEST(RouteExperts, TellsThePlacesOfItsOwnExperts) {
+  const RouterRule rule{.experts = 5, .used = 2, .shared = SharedExpert::kWhole};
+  constexpr int64_t kRows = 20;
+  Rng rng(6);
+  TestMatrix logits(rng, kRows, rule.logits());
+  const auto places_of = [&](std::optional<ExpertRange> own) {
+    TestDevice cpu = TestDevice::cpu(1);
+    OpContext context = cpu.context();
+    std::vector<int32_t> starts(7), rows(3 * kRows), places(3 * kRows);
+    std::vector<float> weights(3 * kRows);
+    route_experts(context, {.rule = rule,
+                            .logits = logits.view(),
+                            .bias = nullptr,
+                            .out = {starts, rows, weights, places},
+                            .own = own});
+    EXPECT_EQ(starts.back(), 3 * kRows);
+    return places;
+  };
+  const auto all = places_of({}), first = places_of(ExpertRange{0, 3}),
+             second = places_of(ExpertRange{3, 5});
+  for (size_t i = 0; i < all.size(); ++i) {
+    const bool shared = i % 3 == 2;
+    EXPECT_TRUE(first[i] == all[i] || (first[i] == -1 && !shared)) << i;
+    EXPECT_EQ(second[i], first[i] == -1 || shared ? all[i] : -1) << i;
+  }
+  EXPECT_NE(first, all);
+  EXPECT_NE(second, all);
+}
+
 TEST(RouteExperts, BitsDependOnTheRowAlone) {
   const RouterRule rule{.experts = 60, .used = 4, .shared = SharedExpert::kGated};
   Rng rng(5);

@@ -25,6 +25,7 @@ struct RouteArguments {
   // The lists.
   int32_t *starts, *listed, *places;
   float* weights;
+  ExpertRange own;  // whose places are told
 };
 
 // --- a row's choice, by a warp ---
@@ -243,7 +244,8 @@ __device__ __forceinline__ void list_choice(const RouteArguments& args, int32_t 
   if (args.places == nullptr) return;
   int32_t before = 0;
   for (int32_t j = row * used; j < (row + 1) * used; ++j) before += args.chosen[j] < expert ? 1 : 0;
-  args.places[row * args.networks_of_row + before] = at;
+  const bool own = expert >= args.own.first && expert < args.own.last;
+  args.places[row * args.networks_of_row + before] = own ? at : -1;
 }
 
 // By any thread that has the first place of the last expert's.
@@ -287,7 +289,8 @@ inline RouteArguments route_arguments(OpContext& context, const RouteExpertsArgs
           .starts = args.out.starts.data(),
           .listed = args.out.rows.data(),
           .places = args.out.places.empty() ? nullptr : args.out.places.data(),
-          .weights = args.out.weights.data()};
+          .weights = args.out.weights.data(),
+          .own = args.own.value_or(ExpertRange{0, args.rule.experts})};
 }
 
 // Of shared memory, for so many rows at a time.

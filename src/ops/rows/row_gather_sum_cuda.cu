@@ -25,6 +25,7 @@ __global__ void __launch_bounds__(kThreads)
 #pragma unroll 8
   for (int32_t j = 0; j < each; ++j) {
     const int32_t place = own[j];
+    if (place < 0) continue;
     const float scale = scales[place];
     const auto values = gpu::Vector<T, kWidth>::load(x.row(place) + at);
 #pragma unroll

@@ -2,6 +2,7 @@
 
 #include <gtest/gtest.h>
 
+#include <cmath>
 #include <string>
 #include <vector>
 
@@ -25,6 +26,22 @@ TEST(RowGatherSum, AddsUpTheRowsOfItsPlaces) {
   EXPECT_TRUE(out.gaps_untouched());
 }
 
+// What another has computed is left out, whatever lies there.
+TEST(RowGatherSum, LeavesOutPlacesThatAreNone) {
+  TestDevice cpu = TestDevice::cpu(1);
+  OpContext context = cpu.context();
+  Rng rng(1);
+  TestMatrix x(rng, 2, 3), out(2, 3);
+  for (int64_t c = 0; c < 3; ++c) x.at(1, c) = std::nanf("");
+  const std::vector<int32_t> places = {-1, 0, -1, -1};
+  const std::vector<float> scales = {2, -1};
+  row_gather_sum(context, {.x = x.view(), .places = places, .scales = scales, .out = out.view()});
+  for (int64_t c = 0; c < 3; ++c) {
+    EXPECT_FLOAT_EQ(out.at(0, c), 2 * x.at(0, c));
+    EXPECT_EQ(out.at(1, c), 0.0f);
+  }
+}
+
 TEST(RowGatherSumCuda, EveryKernelIsTheReference) {
   HR_CUDA_DEVICE_OR_SKIP(cuda);
   TestDevice cpu = TestDevice::cpu(1);
@@ -38,6 +55,7 @@ TEST(RowGatherSumCuda, EveryKernelIsTheReference) {
         std::vector<int32_t> places;
         for (int64_t i = 0; i < kRows * each; ++i) {
           places.push_back(static_cast<int32_t>(rng.below(kRows * static_cast<uint64_t>(each))));
+          if (each > 1 && rng.below(4) == 0) places.back() = -1;
         }
         std::vector<float> expected(static_cast<size_t>(kRows * columns));
         OpContext reference = cpu.context(), context = cuda.context();
