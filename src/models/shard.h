@@ -1,6 +1,8 @@
 // How a model is split over ranks (tensor parallelism; Megatron-LM, Shoeybi et al., 2019): each
 // rank has some heads of every attention, some columns between the two products of a feed-forward
-// network, some rows of the output matrix, and all of the hidden rows.
+// network, some rows of the output matrix, and all of the hidden rows. Of a mixture it may have
+// some of the experts instead of columns of each (expert parallelism; GShard, Lepikhin et al.,
+// 2020).
 #pragma once
 
 #include <cstdint>
@@ -21,6 +23,7 @@ struct ShardSpec {
   int32_t rank = 0;
   int32_t ranks = 1;
   ShardSums sums = ShardSums::kGather;
+  bool whole_experts = false;  // a rank has experts, not columns of every one
   // Of kReduce, for tests: one rank has all parts and adds up the same sums in the same order.
   bool all_on_one = false;
   bool is_split() const { return ranks > 1; }
@@ -45,8 +48,18 @@ class Shares {
   int64_t first(int32_t rank) const { return starts_[static_cast<size_t>(rank)]; }
   int64_t count(int32_t rank) const { return first(rank + 1) - first(rank); }
   int64_t total() const { return starts_.back(); }
+  // Of what may not be shared out: every rank has all of that.
+  bool is_shared_out() const { return ranks() > 1; }
+  int64_t first_of(int32_t rank) const { return is_shared_out() ? first(rank) : 0; }
+  int64_t count_of(int32_t rank) const { return is_shared_out() ? count(rank) : total(); }
   int32_t ranks() const { return static_cast<int32_t>(starts_.size()) - 1; }
   std::span<const int64_t> starts() const { return starts_; }
+  // Of what each of these things has so many of: columns of heads.
+  Shares times(int64_t each) const {
+    std::vector<int64_t> starts = starts_;
+    for (int64_t& start : starts) start *= each;
+    return Shares(std::move(starts));
+  }
 
  private:
   std::vector<int64_t> starts_ = {0, 0};

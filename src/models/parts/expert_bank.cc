@@ -15,21 +15,20 @@ namespace {
 
 // The rows and columns of a rank are some of a tensor's or all.
 void take_rows(MatrixStack::Rows& rows, const Shares& shares, int32_t rank) {
-  if (shares.ranks() > 1) rows.take(shares.first(rank), shares.count(rank));
+  if (shares.is_shared_out()) rows.take(shares.first(rank), shares.count(rank));
 }
 void take_columns(MatrixStack& stack, const Shares& shares, int32_t rank) {
-  if (shares.ranks() > 1) stack.take_columns(shares.first(rank), shares.count(rank));
+  if (shares.is_shared_out()) stack.take_columns(shares.first(rank), shares.count(rank));
 }
 
-// Matrices [rows, columns] of all experts, those of `names` side by side.
-MatrixStack stack_of(const std::vector<const char*>& names, const MixtureSpec& spec, int64_t rows,
-                     int64_t columns) {
-  const int32_t experts = spec.router.experts;
+// Matrices [rows, columns] of some experts, those of `names` side by side.
+MatrixStack stack_of(const std::vector<const char*>& names, const MixtureSpec& spec,
+                     const ExpertRange& experts, int64_t rows, int64_t columns) {
   MatrixStack stack{.columns = columns, .bias = spec.bias, .dense = true};
-  for (int32_t e = 0; e < experts; ++e) {
+  for (int32_t e = experts.first; e < experts.last; ++e) {
     for (const char* name : names) {
       MatrixStack::Rows& each = stack.rows.emplace_back(MatrixStack::Rows{name, rows});
-      each.experts = experts;
+      each.experts = spec.router.experts;
       each.expert = e;
     }
   }
@@ -39,24 +38,26 @@ MatrixStack stack_of(const std::vector<const char*>& names, const MixtureSpec& s
 }  // namespace
 
 Status ExpertBank::load(LayerTensors& tensors) {
+  const auto& [experts, widths, shared_widths, rank] = part_;
   std::vector<const char*> names = {"ffn_gate_exps", "ffn_up_exps"};
   if (!spec_.gated) names.erase(names.begin());
-  MatrixStack gate_up = stack_of(names, spec_, spec_.width, hidden_);
-  for (MatrixStack::Rows& rows : gate_up.rows) take_rows(rows, widths_, rank_);
+  MatrixStack gate_up = stack_of(names, spec_, experts, spec_.width, hidden_);
+  for (MatrixStack::Rows& rows : gate_up.rows) take_rows(rows, widths, rank);
   HR_ASSIGN_OR_RETURN(gate_up_, tensors.matrix(gate_up));
-  MatrixStack down = stack_of({"ffn_down_exps"}, spec_, hidden_, spec_.width);
-  take_columns(down, widths_, rank_);
-  down.bias = down.bias && rank_ == 0;  // ranks add up: it is added once
+  MatrixStack down = stack_of({"ffn_down_exps"}, spec_, experts, hidden_, spec_.width);
+  take_columns(down, widths, rank);
+  // Of an expert that ranks share, they add up what each makes: its bias is added once.
+  down.bias = down.bias && (rank == 0 || !widths.is_shared_out());
   HR_ASSIGN_OR_RETURN(down_, tensors.matrix(down));
   if (!has_shared()) return ok_status();
   MatrixStack shared_gate_up{
       .rows = {{"ffn_gate_shexp", spec_.shared_width}, {"ffn_up_shexp", spec_.shared_width}},
       .columns = hidden_};
   if (!spec_.gated) shared_gate_up.rows.erase(shared_gate_up.rows.begin());
-  for (MatrixStack::Rows& rows : shared_gate_up.rows) take_rows(rows, shared_widths_, rank_);
+  for (MatrixStack::Rows& rows : shared_gate_up.rows) take_rows(rows, shared_widths, rank);
   HR_ASSIGN_OR_RETURN(shared_gate_up_, tensors.matrix(shared_gate_up));
   MatrixStack shared_down{.rows = {{"ffn_down_shexp", hidden_}}, .columns = spec_.shared_width};
-  take_columns(shared_down, shared_widths_, rank_);
+  take_columns(shared_down, shared_widths, rank);
   HR_ASSIGN_OR_RETURN(shared_down_, tensors.matrix(shared_down));
   return ok_status();
 }
@@ -104,15 +105,19 @@ ExpertBank::Lists ExpertBank::lists(const Scratch& scratch, std::byte* front) co
                       .places = {scratch.places.in(front), scratch.places.count}},
               .starts_of_experts = {},
               .rows_of_experts = {}};
-  lists.starts_of_experts = lists.all.starts.first(static_cast<size_t>(spec_.router.experts) + 1);
+  lists.starts_of_experts = lists.all.starts.subspan(
+      static_cast<size_t>(part_.experts.first), static_cast<size_t>(part_.experts.count()) + 1);
   lists.rows_of_experts = lists.all.rows.first(static_cast<size_t>(scratch.activated.shape[0]));
   return lists;
 }
 
 void ExpertBank::route(OpContext& context, const Run& run, const TensorView& logits,
                        const ExpertRows& lists) const {
-  const RouteExpertsArgs choice{
-      .rule = spec_.router, .logits = logits, .bias = run.choice_bias, .out = lists};
+  const RouteExpertsArgs choice{.rule = spec_.router,
+                                .logits = logits,
+                                .bias = run.choice_bias,
+                                .out = lists,
+                                .own = part_.experts};
   if (run.norm.has_value()) {
     const LinearArgs product{
         .x = run.x, .weight = &run.router.weight, .bias = run.router.bias.data(), .y = logits};
@@ -136,7 +141,8 @@ void ExpertBank::run(OpContext& context, const Run& run) const {
                            .rows = lists.rows_of_experts,
                            .bias = gate_up_.bias.data(),
                            .gate = spec_.gated ? std::optional(spec_.activation) : std::nullopt,
-                           .y = activated});
+                           .y = activated,
+                           .listed_experts = spec_.router.experts});
   if (!spec_.gated) {
     activation(context, {.x = activated, .activation = spec_.activation, .out = activated});
   }
@@ -147,7 +153,8 @@ void ExpertBank::run(OpContext& context, const Run& run) const {
                            .bias = down_.bias.data(),
                            .gate = std::nullopt,
                            .y = outputs.row_range(0, activated.rows()),
-                           .follows_another = spec_.gated});
+                           .follows_another = spec_.gated,
+                           .listed_experts = spec_.router.experts});
   if (has_shared()) run_shared(context, run.x, scratch, front);
   row_gather_sum(
       context,

@@ -16,15 +16,16 @@ namespace headrace {
 
 class ExpertBank {
  public:
-  // Of every expert the columns between its products that are rank `rank`'s of `widths`, of a
-  // shared one those of `shared_widths`: what it makes of rows is then this rank's addend.
-  ExpertBank(const MixtureSpec& spec, int64_t hidden, Shares widths, Shares shared_widths,
-             int32_t rank)
-      : spec_(spec),
-        hidden_(hidden),
-        widths_(std::move(widths)),
-        shared_widths_(std::move(shared_widths)),
-        rank_(rank) {}
+  // Which experts it has, and of each the columns between its products that are rank `rank`'s of
+  // `widths`, of a shared one those of `shared_widths`.
+  struct Part {
+    ExpertRange experts;
+    Shares widths, shared_widths;
+    int32_t rank = 0;
+  };
+  // What it makes of rows is this rank's addend.
+  ExpertBank(const MixtureSpec& spec, int64_t hidden, Part part)
+      : spec_(spec), hidden_(hidden), part_(std::move(part)) {}
 
   // The experts' tensors; the router is the mixture's.
   Status load(LayerTensors& tensors);
@@ -56,7 +57,8 @@ class ExpertBank {
   // As route_experts leaves it.
   struct Lists {
     ExpertRows all;
-    std::span<const int32_t> starts_of_experts, rows_of_experts;  // without the shared one
+    std::span<const int32_t> starts_of_experts;  // of its own
+    std::span<const int32_t> rows_of_experts;    // without the shared one's
   };
 
   bool has_shared() const { return spec_.router.shared != SharedExpert::kNone; }
@@ -71,14 +73,13 @@ class ExpertBank {
   void run_shared(OpContext& context, const ConstTensorView& x, const Scratch& scratch,
                   std::byte* front) const;
 
-  int64_t width() const { return widths_.count(rank_); }
-  int64_t shared_width() const { return shared_widths_.count(rank_); }
+  int64_t width() const { return part_.widths.count_of(part_.rank); }
+  int64_t shared_width() const { return part_.shared_widths.count_of(part_.rank); }
 
   const MixtureSpec spec_;
   const int64_t hidden_;
-  const Shares widths_, shared_widths_;
-  const int32_t rank_;
-  // F, F': columns of this rank.
+  const Part part_;
+  // F, F': columns of this rank, of its own experts.
   LinearLayer gate_up_;                       // [experts 2 F, D]: gate and up of each
   LinearLayer down_;                          // [experts D, F]
   LinearLayer shared_gate_up_, shared_down_;  // [2 F', D], [D, F'], where there is a shared expert

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <numeric>
 #include <optional>
 #include <string_view>
 
@@ -24,9 +25,15 @@ namespace {
 // (ops/linear/cpu_plan.h).
 constexpr int64_t kNetworkRows = 128;
 
-// One network of a mixture; of a rank, some of its columns.
+// One network of a mixture; of a rank, some of its columns, or all of some networks.
 struct Network {
   Network(int64_t columns, int64_t hidden) : widths(columns, 1, 1), down(columns, hidden) {}
+  void split(const ShardSpec& shard) {
+    const int64_t columns = widths.total();
+    widths = inner_shares(columns, shard.ranks);
+    down.split(shard, widths);
+    if (shard.all_on_one) widths = Shares(columns, 1, 1);
+  }
 
   Shares widths;        // of the ranks
   LinearLayer gate_up;  // [2F, D]; without gates [F, D]
@@ -43,8 +50,11 @@ struct MixtureScratch {
   TensorPart gate_up;    // [chunk, 2F]
   TensorPart activated;  // [chunk, F]; over gate_up unless ranks share it
   TensorPart out;        // [chunk, outputs]
+  // Where ranks have whole experts and gather what these make of rows.
+  TensorPart outputs;              // [T used, D]
+  ArenaPart<int64_t> rank_starts;  // [ranks + 1] of the values in it
 
-  static constexpr int64_t kPartsMax = 7;
+  static constexpr int64_t kPartsMax = 9;
 };
 
 void copy_rows(Stream& stream, const TensorView& to, const TensorView& from) {
@@ -57,28 +67,24 @@ void copy_rows(Stream& stream, const TensorView& to, const TensorView& from) {
 
 class MixtureFeedForward final : public FeedForward {
  public:
-  MixtureFeedForward(const MixtureSpec& spec, int64_t hidden) : spec_(spec), hidden_(hidden) {
+  MixtureFeedForward(const MixtureSpec& spec, int64_t hidden)
+      : spec_(spec), hidden_(hidden), owners_(spec.router.experts, 1, 1), sum_(hidden, hidden) {
     for (int32_t e = 0; e < spec.router.experts; ++e) networks_.emplace_back(spec.width, hidden);
     if (has_shared()) networks_.emplace_back(spec.shared_width, hidden);
   }
 
-  // Every rank routes all rows and has some columns of every network.
+  // Every rank routes all rows and has some columns of every network; or some of the experts, and
+  // some columns of the shared one, which all rows take.
   Status split(const ShardSpec& shard) override {
-    const int32_t narrowest =
-        has_shared() ? std::min(spec_.width, spec_.shared_width) : spec_.width;
-    if (narrowest < shard.ranks) {
-      return unsupported(fmt::format(
-          "experts of {} columns cannot be split over {} ranks: lower --tensor-parallel-size",
-          narrowest, shard.ranks));
+    HR_RETURN_IF_ERROR(check_split(shard));
+    if (shard.whole_experts) {
+      owners_ = Shares(spec_.router.experts, shard.ranks, 1);
+      if (has_shared()) networks_.back().split(shard);
+    } else {
+      for (Network& network : networks_) network.split(shard);
     }
-    for (Network& network : networks_) {
-      const int64_t width = network.widths.total();
-      network.widths = inner_shares(width, shard.ranks);
-      network.down.split(shard, network.widths);
-      if (shard.all_on_one) network.widths = Shares(width, 1, 1);
-    }
-    split_ = true;
-    if (!shard.all_on_one) rank_ = shard.rank;
+    sum_.split(shard, Shares(hidden_, shard.ranks, 1));
+    shard_ = shard;
     return ok_status();
   }
 
@@ -88,9 +94,7 @@ class MixtureFeedForward final : public FeedForward {
       HR_ASSIGN_OR_RETURN(choice_bias_, tensors.vector("exp_probs_b.bias", spec_.router.experts));
     }
     if (tensors.on_gpu()) return load_bank(tensors);
-    for (int32_t n = 0; n < spec_.router.networks(); ++n) {
-      HR_RETURN_IF_ERROR(load_network(tensors, n));
-    }
+    for (const int32_t n : own_networks()) HR_RETURN_IF_ERROR(load_network(tensors, n));
     return ok_status();
   }
 
@@ -100,7 +104,8 @@ class MixtureFeedForward final : public FeedForward {
       for (LinearWeight* const matrix : bank_->matrices()) all.push_back(matrix);
       return all;
     }
-    for (Network& network : networks_) {
+    for (const int32_t n : own_networks()) {
+      Network& network = networks_[static_cast<size_t>(n)];
       all.push_back(&network.gate_up.weight);
       for (LinearWeight* const down : network.down.matrices()) all.push_back(down);
     }
@@ -110,7 +115,7 @@ class MixtureFeedForward final : public FeedForward {
   std::vector<int64_t> scratch_columns(bool /*in_place*/) const override {
     if (bank_) return {};
     std::vector<int64_t> columns = {spec_.router.logits(), output_width()};
-    if (networks_.front().down.part_count() > 1) columns.push_back(output_width());
+    if (part_count() > 1) columns.push_back(output_width());
     return columns;
   }
 
@@ -121,7 +126,8 @@ class MixtureFeedForward final : public FeedForward {
     const int64_t chunk = std::min(load.rows, kNetworkRows);
     int64_t op_bytes = std::max(linear_workspace_bytes(load.rows, router_.weight),
                                 route_experts_workspace_bytes(load.rows, spec_.router));
-    for (const Network& network : networks_) {
+    for (const int32_t n : own_networks()) {
+      const Network& network = networks_[static_cast<size_t>(n)];
       op_bytes = std::max({op_bytes, linear_workspace_bytes(chunk, network.gate_up.weight),
                            network.down.op_workspace_bytes(chunk)});
     }
@@ -164,14 +170,22 @@ class MixtureFeedForward final : public FeedForward {
     const TensorView sum = sum_of_networks(run, {x, routed, scratch, front});
     // The branch's memory may be that of x, which all networks have read by now.
     const TensorView y = run.branch.end_with_rows();
-    const BranchOutput& output = networks_.front().down;
-    copy_rows(context.stream, output.own_outputs(y), sum);
-    output.join(context, y);
+    copy_rows(context.stream, sum_.own_outputs(y), sum);
+    sum_.join(context, y);
   }
 
  private:
   // Areas of scratch memory.
   enum Area : size_t { kLogits, kSum, kPartSum };
+
+  // A range of the list of rows.
+  struct ListedRows {
+    int32_t first, count;
+    template <class T>
+    std::span<T> of(std::span<T> list) const {
+      return list.subspan(static_cast<size_t>(first), static_cast<size_t>(count));
+    }
+  };
 
   // What the networks of a run read, and where they write.
   struct Routed {
@@ -199,11 +213,47 @@ class MixtureFeedForward final : public FeedForward {
     bank_->run(
         run.branch.context(),
         {.router = router_, .choice_bias = choice_bias_.data(), .norm = norm, .x = x, .y = y});
-    networks_.front().down.join(run.branch.context(), y);
+    sum_.join(run.branch.context(), y);
+  }
+
+  Status check_split(const ShardSpec& shard) const {
+    if (shard.whole_experts && spec_.router.experts < shard.ranks) {
+      return unsupported(fmt::format(
+          "a mixture of {} experts cannot be split over {} ranks: lower --tensor-parallel-size",
+          spec_.router.experts, shard.ranks));
+    }
+    int32_t narrowest = shard.whole_experts ? shard.ranks : spec_.width;
+    if (has_shared()) narrowest = std::min(narrowest, spec_.shared_width);
+    if (narrowest >= shard.ranks) return ok_status();
+    return unsupported(fmt::format(
+        "experts of {} columns cannot be split over {} ranks: lower --tensor-parallel-size",
+        narrowest, shard.ranks));
   }
 
   bool has_shared() const { return spec_.router.shared != SharedExpert::kNone; }
-  int64_t output_width() const { return networks_.front().down.output_width(); }
+  int64_t output_width() const { return sum_.output_width(); }
+  int32_t rank() const { return shard_.all_on_one ? 0 : shard_.rank; }
+  // Sums that are added up in their order: where one rank has those of all.
+  int32_t part_count() const { return shard_.all_on_one ? shard_.ranks : 1; }
+  ExpertRange experts_of(int32_t rank) const {
+    const int64_t first = owners_.first_of(rank);
+    return {static_cast<int32_t>(first), static_cast<int32_t>(first + owners_.count_of(rank))};
+  }
+  // Whose weights are loaded.
+  ExpertRange own_experts() const {
+    return shard_.all_on_one ? ExpertRange{0, spec_.router.experts} : experts_of(shard_.rank);
+  }
+  // Experts, then the shared one.
+  std::vector<int32_t> own_networks() const {
+    const ExpertRange own = own_experts();
+    std::vector<int32_t> networks(static_cast<size_t>(own.count()));
+    std::iota(networks.begin(), networks.end(), own.first);
+    if (has_shared()) networks.push_back(spec_.router.experts);
+    return networks;
+  }
+  bool gathers_experts() const {
+    return owners_.is_shared_out() && shard_.sums == ShardSums::kGather;
+  }
   // All experts are as wide as the first.
   template <class WidthOf>
   int64_t widest(const WidthOf& width_of) const {
@@ -221,13 +271,16 @@ class MixtureFeedForward final : public FeedForward {
     scratch.rows = places.take<int32_t>(taken);
     scratch.weights = places.take<float>(taken);
     scratch.gathered = tensor(hidden_);
-    scratch.gate_up =
-        tensor(spec_.up_parts() * widest([&](const Network& n) { return n.widths.count(rank_); }));
+    scratch.gate_up = tensor(spec_.up_parts() *
+                             widest([&](const Network& n) { return n.widths.count_of(rank()); }));
     scratch.activated = scratch.gate_up;
-    if (split_) {
+    if (shard_.is_split()) {
       scratch.activated = tensor(widest([](const Network& n) { return n.down.input_width(); }));
     }
     scratch.out = tensor(output_width());
+    if (!gathers_experts()) return scratch;
+    scratch.outputs = places.take_tensor(DType::kF32, Shape{rows * spec_.router.used, hidden_});
+    scratch.rank_starts = places.take<int64_t>(static_cast<size_t>(shard_.ranks) + 1);
     return scratch;
   }
 
@@ -249,14 +302,20 @@ class MixtureFeedForward final : public FeedForward {
     return stack;
   }
 
-  // A rank's stacks have its columns of every expert, so that what it makes of a row is an addend.
+  // A rank's stacks have its experts, or its columns of all, so that what it makes of a row is an
+  // addend.
   Status load_bank(LayerTensors& tensors) {
-    if (split_ && output_width() < hidden_) {
+    if (shard_.is_split() && shard_.sums == ShardSums::kGather) {
       return unsupported(
           "experts on GPUs add up what ranks make of a row: use --tensor-parallel-sums reduce",
           "tensor_parallel_sums");
     }
-    return bank_.emplace(spec_, hidden_, networks_.front().widths, networks_.back().widths, rank_)
+    return bank_
+        .emplace(spec_, hidden_,
+                 ExpertBank::Part{.experts = own_experts(),
+                                  .widths = networks_.front().widths,
+                                  .shared_widths = networks_.back().widths,
+                                  .rank = rank()})
         .load(tensors);
   }
 
@@ -275,8 +334,8 @@ class MixtureFeedForward final : public FeedForward {
     for (const char* name : {"ffn_gate", "ffn_up"}) {
       if (!spec_.gated && name != std::string_view("ffn_up")) continue;
       gate_up.rows.push_back(matrix(name, network.widths.total()));
-      if (network.widths.ranks() == 1) continue;
-      gate_up.rows.back().take(network.widths.first(rank_), network.widths.count(rank_));
+      if (!network.widths.is_shared_out()) continue;
+      gate_up.rows.back().take(network.widths.first(rank()), network.widths.count(rank()));
     }
     HR_ASSIGN_OR_RETURN(network.gate_up, tensors.matrix(gate_up));
     return network.down.load(tensors, matrix("ffn_down", hidden_), spec_.bias);
@@ -287,8 +346,12 @@ class MixtureFeedForward final : public FeedForward {
   TensorView sum_of_networks(const FeedForwardRun& run, const Routed& routed) const {
     OpContext& context = run.branch.context();
     const TensorView sum = run.scratch.rows(kSum, run.branch.rows(), output_width());
+    if (gathers_experts()) {
+      add_gathered(context, routed, sum);
+      return sum;
+    }
     add_networks(context, 0, routed, sum);
-    for (int32_t part = 1; part < networks_.front().down.part_count(); ++part) {
+    for (int32_t part = 1; part < part_count(); ++part) {
       const TensorView part_sum = run.scratch.rows(kPartSum, sum.rows(), sum.columns());
       add_networks(context, part, routed, part_sum);
       residual_add(context, {.x = sum, .residual = part_sum});
@@ -296,41 +359,99 @@ class MixtureFeedForward final : public FeedForward {
     return sum;
   }
 
-  void add_networks(OpContext& context, int32_t part, const Routed& routed,
-                    const TensorView& sum) const {
-    std::memset(sum.data, 0, static_cast<size_t>(sum.rows() * sum.row_stride));
+  // Calls visit(network, its rows in the list) of those in `networks`, kNetworkRows at a time.
+  template <class Visit>
+  void for_rows_of(const ExpertRange& networks, const Routed& routed, const Visit& visit) const {
     const std::span<const int32_t> starts = routed.rows.starts;
-    for (size_t n = 0; n < networks_.size(); ++n) {
+    for (auto n = static_cast<size_t>(networks.first); n < static_cast<size_t>(networks.last);
+         ++n) {
       for (int32_t first = starts[n]; first < starts[n + 1];) {
         const int32_t count = std::min<int32_t>(starts[n + 1] - first, kNetworkRows);
-        const auto rows =
-            routed.rows.rows.subspan(static_cast<size_t>(first), static_cast<size_t>(count));
-        row_scatter_add(context, {.x = run_network(context, networks_[n], part, routed, rows),
-                                  .rows = rows,
-                                  .scales = routed.rows.weights.subspan(static_cast<size_t>(first),
-                                                                        static_cast<size_t>(count)),
-                                  .out = sum});
+        visit(networks_[n], ListedRows{first, count});
         first += count;
       }
     }
   }
+  ExpertRange shared_networks() const { return {spec_.router.experts, spec_.router.networks()}; }
+
+  // sum = what networks make of rows, those of the rank whose part this is. Of a mixture whose
+  // experts are shared out each has one sum alone, and the shared one has one of each part.
+  void add_networks(OpContext& context, int32_t part, const Routed& routed,
+                    const TensorView& sum) const {
+    const bool by_expert = owners_.is_shared_out();
+    const auto add = [&](int32_t part_of_network) {
+      return [&, part_of_network](const Network& network, const ListedRows& rows) {
+        add_rows(context, routed, rows,
+                 run_network(context, network, part_of_network, routed, rows), sum);
+      };
+    };
+    clear(sum);
+    for_rows_of(experts_of(shard_.all_on_one ? part : shard_.rank), routed,
+                add(by_expert ? 0 : part));
+    for_rows_of(shared_networks(), routed, add(part));
+  }
+
+  // The same of all experts, each of which one rank has: what they make of their rows is gathered,
+  // so that sums, of this rank's outputs, have the order that they have on one.
+  void add_gathered(OpContext& context, const Routed& routed, const TensorView& sum) const {
+    const TensorView outputs = routed.scratch.outputs.in(routed.front);
+    for_rows_of(
+        experts_of(shard_.rank), routed, [&](const Network& network, const ListedRows& rows) {
+          run_network(context, network, 0, routed, rows, outputs.row_range(rows.first, rows.count));
+        });
+    const ArenaPart<int64_t>& places = routed.scratch.rank_starts;
+    const std::span<int64_t> starts(places.in(routed.front), places.count);
+    for (int32_t r = 0; r <= shard_.ranks; ++r) {
+      starts[static_cast<size_t>(r)] =
+          hidden_ * routed.rows.starts[static_cast<size_t>(owners_.first(r))];
+    }
+    const TensorView values(outputs.data, DType::kF32, Shape{1, outputs.rows() * hidden_});
+    context.mesh.tensor->all_gather(context.stream, values, starts);
+    clear(sum);
+    for_rows_of({0, spec_.router.experts}, routed, [&](const Network&, const ListedRows& rows) {
+      add_rows(context, routed, rows, sum_.own_outputs(outputs.row_range(rows.first, rows.count)),
+               sum);
+    });
+    for_rows_of(shared_networks(), routed, [&](const Network& network, const ListedRows& rows) {
+      add_rows(context, routed, rows, run_network(context, network, 0, routed, rows), sum);
+    });
+  }
+
+  static void clear(const TensorView& sum) {
+    std::memset(sum.data, 0, static_cast<size_t>(sum.rows() * sum.row_stride));
+  }
+
+  static void add_rows(OpContext& context, const Routed& routed, const ListedRows& rows,
+                       const ConstTensorView& x, const TensorView& sum) {
+    row_scatter_add(context, {.x = x,
+                              .rows = rows.of(routed.rows.rows),
+                              .scales = rows.of(routed.rows.weights),
+                              .out = sum});
+  }
 
   // What a network makes of some rows of x.
   TensorView run_network(OpContext& context, const Network& network, int32_t part,
-                         const Routed& routed, std::span<const int32_t> rows) const {
-    const auto count = static_cast<int64_t>(rows.size());
+                         const Routed& routed, const ListedRows& rows) const {
+    const TensorView out(routed.scratch.out.in(routed.front).data, DType::kF32,
+                         Shape{rows.count, output_width()});
+    run_network(context, network, part, routed, rows, out);
+    return out;
+  }
+  void run_network(OpContext& context, const Network& network, int32_t part, const Routed& routed,
+                   const ListedRows& listed, const TensorView& out) const {
+    const std::span<const int32_t> rows = listed.of(std::span<const int32_t>(routed.rows.rows));
     const auto dense = [&](const TensorPart& memory, int64_t columns) {
-      return TensorView(memory.in(routed.front).data, DType::kF32, Shape{count, columns});
+      return TensorView(memory.in(routed.front).data, DType::kF32, Shape{listed.count, columns});
     };
     ConstTensorView x = routed.x.row_range(rows.front(), 1);
-    if (count > 1) {
+    if (listed.count > 1) {
       const TensorView gathered = dense(routed.scratch.gathered, hidden_);
       row_gather(context, {.x = routed.x, .rows = rows, .out = gathered});
       x = gathered;
     }
-    const int64_t width = network.widths.count(rank_);
+    const int64_t width = network.widths.count_of(rank());
     const TensorView gate_up = dense(routed.scratch.gate_up, spec_.up_parts() * width);
-    const TensorView activated = split_
+    const TensorView activated = shard_.is_split()
                                      ? dense(routed.scratch.activated, network.down.input_width())
                                      : column_range(gate_up, 0, width);
     if (spec_.gated) {
@@ -346,15 +467,14 @@ class MixtureFeedForward final : public FeedForward {
                            .activation = spec_.activation,
                            .out = network.down.own_columns(activated)});
     }
-    const TensorView out = dense(routed.scratch.out, output_width());
     network.down.multiply(context, part, activated, out);
-    return out;
   }
 
   const MixtureSpec spec_;
   const int64_t hidden_;
-  bool split_ = false;
-  int32_t rank_ = 0;
+  ShardSpec shard_;
+  Shares owners_;                   // of experts, where ranks have whole ones
+  BranchOutput sum_;                // of the networks: who has which outputs of it
   LinearLayer router_;              // [experts, D], and the shared expert's gate
   DeviceVector choice_bias_;        // [experts] or empty
   std::vector<Network> networks_;   // the experts', then the shared one; without weights on a GPU

@@ -4,9 +4,12 @@
 
 #include <algorithm>
 #include <numeric>
+#include <thread>
+#include <vector>
 
 #include "models/made_model_fixture.h"
 #include "models/parts/part_fixture.h"
+#include "tensor/thread_ranks.h"
 
 namespace headrace {
 namespace {
@@ -123,6 +126,89 @@ TEST(MixtureFeedForward, InTheStacksOfAGpuItEqualsPlainLoops) {
                 part->op_workspace_bytes({.rows = count, .thread_count = 2}));
     }
   }
+}
+
+// What ranks make of x, each on a thread and of its own part of the same tensors: all the same.
+TestMatrix on_ranks(const MixtureSpec& spec, ShardSpec shard, bool as_on_gpu, const TestMatrix& x) {
+  const ThreadRanks group(shard.ranks);
+  std::vector<TestMatrix> results(static_cast<size_t>(shard.ranks), x);
+  std::vector<std::thread> threads;
+  for (int32_t rank = 0; rank < shard.ranks; ++rank) {
+    threads.emplace_back([&, rank] {
+      ShardSpec own = shard;
+      own.rank = rank;
+      PartPass pass(x.rows(), kHidden, /*in_place=*/!as_on_gpu);
+      pass.context().mesh.tensor = &group.rank(rank);
+      MadeTensors tensors(pass.device());
+      if (as_on_gpu) tensors.pose_as_gpu();
+      const auto part = make_part(spec, kHidden);
+      EXPECT_TRUE(part->split(own).ok());
+      EXPECT_TRUE(part->load(tensors).ok());
+      pass.run(*part, results[static_cast<size_t>(rank)]);
+      EXPECT_LE(pass.context().workspace.high_water(),
+                part->op_workspace_bytes({.rows = x.rows(), .thread_count = 2}));
+    });
+  }
+  for (std::thread& thread : threads) thread.join();
+  for (const TestMatrix& other : results) EXPECT_TRUE(rows_close(other, rows_of(results[0]), 0));
+  return results[0];
+}
+
+// Seven experts on two ranks are three and four, on three two, two and three.
+TEST(MixtureFeedForward, RanksOfWholeExpertsGatherTheBitsOfOne) {
+  for (const auto shared : {SharedExpert::kNone, SharedExpert::kWhole, SharedExpert::kGated}) {
+    for (const int64_t count : {1, 9, 300}) {
+      SCOPED_TRACE(testing::Message() << static_cast<int>(shared) << " " << count);
+      MixtureSpec spec = mixture(shared);
+      spec.bias = shared == SharedExpert::kNone;
+      PartPass pass(count, kHidden, /*in_place=*/true);
+      MadeTensors tensors(pass.device());
+      const auto whole = make_part(spec, kHidden);
+      ASSERT_TRUE(whole->load(tensors).ok());
+      Rng rng(3);
+      const TestMatrix x(rng, count, kHidden);
+      TestMatrix expected = x;
+      pass.run(*whole, expected);
+      for (const int32_t ranks : {2, 3, 7}) {
+        const ShardSpec gather{.ranks = ranks, .whole_experts = true};
+        EXPECT_TRUE(rows_close(on_ranks(spec, gather, false, x), rows_of(expected), 0)) << ranks;
+        const ShardSpec reduce{.ranks = ranks, .sums = ShardSums::kReduce, .whole_experts = true};
+        EXPECT_TRUE(rows_close(on_ranks(spec, reduce, false, x), rows_of(expected))) << ranks;
+      }
+    }
+  }
+}
+
+// The ops that a GPU runs, by their references.
+TEST(MixtureFeedForward, RanksOfWholeExpertsInTheStacksOfAGpuEqualOne) {
+  for (const auto shared : {SharedExpert::kNone, SharedExpert::kWhole, SharedExpert::kGated}) {
+    for (const int64_t count : {1, 60}) {
+      SCOPED_TRACE(testing::Message() << static_cast<int>(shared) << " " << count);
+      MixtureSpec spec = mixture(shared);
+      spec.bias = shared == SharedExpert::kNone;
+      PartPass pass(count, kHidden, /*in_place=*/true);
+      MadeTensors tensors(pass.device());
+      const auto whole = make_part(spec, kHidden);
+      ASSERT_TRUE(whole->load(tensors).ok());
+      Rng rng(3);
+      const TestMatrix x(rng, count, kHidden);
+      TestMatrix expected = x;
+      pass.run(*whole, expected);
+      for (const bool whole_experts : {false, true}) {
+        const ShardSpec shard{
+            .ranks = 3, .sums = ShardSums::kReduce, .whole_experts = whole_experts};
+        EXPECT_TRUE(rows_close(on_ranks(spec, shard, true, x), rows_of(expected)));
+      }
+    }
+  }
+}
+
+TEST(MixtureFeedForward, FewerExpertsThanRanksAreRefused) {
+  const auto part = make_part(mixture(SharedExpert::kNone), kHidden);
+  const Status refused = part->split({.ranks = 8, .whole_experts = true});
+  EXPECT_EQ(refused.message(),
+            "a mixture of 7 experts cannot be split over 8 ranks: lower --tensor-parallel-size");
+  EXPECT_TRUE(part->split({.ranks = 8}).ok());
 }
 
 TEST(MixtureFeedForward, ARowsBitsDoNotDependOnTheOthers) {

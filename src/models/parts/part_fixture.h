@@ -75,11 +75,13 @@ class MadeTensors final : public LayerTensors {
     std::vector<LinearSource> sources;
     std::vector<float> bias;
     for (const MatrixStack::Rows& rows : stack.rows) {
-      const int64_t size = rows.in_file() * stack.columns;
+      const int64_t columns = stack.columns_in_file(), size = rows.in_file() * columns;
       const std::vector<float>& all = make(rows.name + ".weight", std::max(rows.experts, 1) * size);
-      const float* const weight = all.data() + rows.expert * size + rows.first * stack.columns;
+      const float* const weight =
+          all.data() + rows.expert * size + rows.first * columns + stack.first_column;
       sources.push_back({.weight = ConstTensorView(reinterpret_cast<const std::byte*>(weight),
-                                                   DType::kF32, Shape{rows.count, stack.columns}),
+                                                   DType::kF32, Shape{rows.count, stack.columns},
+                                                   columns * int64_t{sizeof(float)}),
                          .row_order = rows.order});
       if (!stack.bias) continue;
       const std::vector<float>& values =
