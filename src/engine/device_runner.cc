@@ -266,7 +266,8 @@ void DeviceRunner::upload(const StepPlan& plan, const StepInput& input) {
 }
 
 // Of ranks, before a step whose products are of new sizes: its forward stage without the others,
-// for no outcome (it writes again what it wrote), while no kernel waits for another rank. The
+// for no outcome (it writes keys and values that the step writes again, and no states, which would
+// go on twice), while no kernel waits for another rank. The
 // library loads what it has chosen for a size at its first product. A driver that loads may hold
 // other threads' calls up and wait for its GPU: if a sum waited there for a rank whose launch is
 // held up, both would stand still. All ranks have seen the same sizes.
@@ -278,7 +279,9 @@ void DeviceRunner::rehearse(const StepInput& input) {
   {
     const Workspace::Mark mark(workspace_);
     const TensorView hidden = stages_.take_hidden(workspace_, input.tokens.size());
-    stages_.forward(op, input, hidden, /*taps=*/{});
+    StepInput without_states = input;
+    without_states.states = {};
+    stages_.forward(op, without_states, hidden, /*taps=*/{});
     stages_.rehearse_sample(op, input, hidden);
   }
   note(stream_->synchronize());

@@ -211,9 +211,25 @@ TEST(StateEngine, WhatDoesNotGoWithStatesIsRefusedByName) {
   options = options_of("lfm2");
   options.engine.kv_save_path = "/tmp/never";
   EXPECT_NE(refusal(options).find("--kv-save"), std::string::npos);
-  options = options_of("qwen35");
-  options.device.tensor_parallel_size = 2;
-  EXPECT_NE(refusal(options).find("--tensor-parallel-size 1"), std::string::npos);
+}
+
+// Each rank keeps, saves and forks the states of its own heads and channels.
+TEST(StateEngine, RanksAnswerAsOneAndFindPrefixes) {
+  for (const char* name : kModels) {
+    SCOPED_TRACE(name);
+    StackOptions options = options_of(name);
+    options.runner.poison_kv = true;
+    auto whole = ModelUnderTest::load(options);
+    ASSERT_TRUE(whole.ok()) << whole.status().message();
+    options.device.tensor_parallel_size = 2;
+    StateEngine ranks(options);
+    Rng rng(7);
+    const TestRequest request = greedy(random_tokens(rng, 100), 20);
+    EXPECT_EQ(ranks.ask(request).found, 0);
+    const auto again = ranks.ask(request);
+    EXPECT_EQ(again.found, 80);
+    EXPECT_EQ(again.tokens, whole->answer(request)->tokens);
+  }
 }
 
 // Proposals are left out.

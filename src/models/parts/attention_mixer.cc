@@ -134,7 +134,7 @@ class AttentionMixer final : public Mixer {
   // Heads that cannot be shared out are computed by every rank, all of them.
   Status split(const ShardSpec& shard) override {
     const std::optional<HeadShares> heads = HeadShares::of(whole_, shard.ranks);
-    if (!heads || spec_.qk_norm == QkNorm::kRow || spec_.gated) return ok_status();
+    if (!heads || spec_.qk_norm == QkNorm::kRow) return ok_status();
     std::vector<int64_t> columns;
     for (const int64_t head : heads->queries) columns.push_back(head * dim());
     out_.split(shard, Shares(std::move(columns)));
@@ -211,7 +211,7 @@ class AttentionMixer final : public Mixer {
     if (run.kept != nullptr) return attend_kept(run, rope, q, gate, out);
     rope_attention(context, {.rope = rope,
                              .attention = attention_of(run, run.group, q, out_.own_columns(out))});
-    if (spec_.gated) sigmoid_gate(context, {.x = out, .gate = gate});
+    if (spec_.gated) sigmoid_gate(context, {.x = out_.own_columns(out), .gate = gate});
     out_.end(run.branch, out);
   }
 
@@ -235,7 +235,7 @@ class AttentionMixer final : public Mixer {
     if (spec_.gated) {
       const TensorView kept_gate = run.scratch.rows(kKeptGate, kept, gate_width());
       row_gather(context, {.x = gate, .rows = rows, .out = kept_gate});
-      sigmoid_gate(context, {.x = out, .gate = kept_gate});
+      sigmoid_gate(context, {.x = out_.own_columns(out), .gate = kept_gate});
     }
     out_.end(run.branch, out);
   }
@@ -256,12 +256,6 @@ class AttentionMixer final : public Mixer {
   MatrixStack qkv_stack() const {
     RowOrder q = rotated_rows(spec_.heads), k = rotated_rows(spec_.kv_heads);
     MatrixStack stack{.columns = hidden_, .bias = spec_.qkv_bias, .adapts = true};
-    if (spec_.gated) {
-      stack.rows = {{"attn_q", 2 * q_width(), gates_first(spec_.heads, spec_.head_dim)},
-                    {"attn_k", k_width()},
-                    {"attn_v", k_width()}};
-      return stack;
-    }
     if (spec_.qkv == QkvTensors::kFusedByHead) {
       stack.rows = rows_by_head();
       return stack;
@@ -287,6 +281,10 @@ class AttentionMixer final : public Mixer {
       stack.rows = {{"attn_q", q_width(), std::move(q), query, queries},
                     {"attn_k", k_width(), std::move(k), key, keys},
                     {"attn_v", k_width(), {}, key, keys}};
+    }
+    if (spec_.gated) {
+      stack.rows.front() = {"attn_q", 2 * q_width(), gates_first(spec_.heads, spec_.head_dim),
+                            2 * query, 2 * queries};
     }
     return stack;
   }

@@ -1,10 +1,12 @@
 #include "models/parts/delta_net_mixer.h"
 
 #include <algorithm>
+#include <array>
 #include <numeric>
 
 #include <fmt/format.h>
 
+#include "models/parts/branch_output.h"
 #include "models/parts/state_parts.h"
 #include "models/row_views.h"
 #include "ops/linear/linear.h"
@@ -30,35 +32,53 @@ std::vector<int32_t> thing_by_thing(int32_t key_heads, std::initializer_list<int
 
 class DeltaNetMixer final : public Mixer {
  public:
-  DeltaNetMixer(const DeltaNetSpec& spec, int64_t hidden) : spec_(spec), hidden_(hidden) {}
+  DeltaNetMixer(const DeltaNetSpec& spec, int64_t hidden)
+      : spec_(spec), hidden_(hidden), whole_(spec.heads), out_(whole_.values(), hidden) {}
+
+  // A rank has key heads with their value heads, and what is kept of these. Fewer key heads than
+  // ranks are computed by every rank.
+  Status split(const ShardSpec& shard) override {
+    if (whole_.key_heads < shard.ranks) return ok_status();
+    const Shares keys(whole_.key_heads, shard.ranks, 1);
+    out_.split(shard, keys.times(int64_t{values_of_key()} * whole_.value_dim));
+    is_split_ = true;
+    if (shard.all_on_one) return ok_status();
+    key_first_ = keys.first(shard.rank);
+    spec_.heads.key_heads = static_cast<int32_t>(keys.count(shard.rank));
+    spec_.heads.value_heads = spec_.heads.key_heads * values_of_key();
+    return ok_status();
+  }
 
   Status load(LayerTensors& tensors) override {
     const DeltaHeads& heads = spec_.heads;
     HR_ASSIGN_OR_RETURN(in_, tensors.matrix(projection()));
     HR_ASSIGN_OR_RETURN(gates_, tensors.matrix(gates()));
-    HR_ASSIGN_OR_RETURN(taps_, load_conv_taps(tensors, "ssm_conv1d", heads.qkv(), spec_.taps));
-    HR_ASSIGN_OR_RETURN(dt_bias_, tensors.vector("ssm_dt.bias", heads.value_heads));
-    HR_ASSIGN_OR_RETURN(rate_, load_rates(tensors, Shape{heads.value_heads}, spec_.rate_is_log));
+    HR_ASSIGN_OR_RETURN(taps_, load_conv_taps(tensors, "ssm_conv1d",
+                                              Shape{whole_.qkv(), spec_.taps}, qkv_channels()));
+    HR_ASSIGN_OR_RETURN(dt_bias_, tensors.vector("ssm_dt.bias", whole_.value_heads));
+    HR_ASSIGN_OR_RETURN(rate_, load_rates(tensors, Shape{whole_.value_heads}, spec_.rate_is_log));
     HR_ASSIGN_OR_RETURN(norm_, tensors.vector("ssm_norm.weight", heads.value_dim));
-    HR_ASSIGN_OR_RETURN(
-        out_, tensors.matrix({.rows = {{"ssm_out", hidden_}}, .columns = heads.values()}));
-    return ok_status();
+    return out_.load(tensors, MatrixStack::Rows{"ssm_out", hidden_}, /*bias=*/false);
   }
 
   std::vector<LinearWeight*> matrices() override {
-    return {&in_.weight, &gates_.weight, &out_.weight};
+    std::vector<LinearWeight*> all = {&in_.weight, &gates_.weight};
+    for (LinearWeight* const out : out_.matrices()) all.push_back(out);
+    return all;
   }
   LayerKv kept() const override { return {}; }
   int64_t state_bytes() const override { return conv_bytes() + spec_.heads.state_bytes(); }
   // Gates are f32 beside rows of 16 bits, too.
   std::vector<int64_t> scratch_columns(bool in_place) const override {
-    if (in_place) return {projected_width(), gates_width()};
-    return {projected_width(), 2 * gates_width(), spec_.heads.qkv()};
+    std::vector<int64_t> columns = {projected_width(), in_place ? gates_width() : 2 * gates_width(),
+                                    in_place ? 1 : spec_.heads.qkv()};
+    if (is_split_) columns.push_back(out_.input_width());
+    return columns;
   }
   int64_t op_workspace_bytes(const PartLoad& load) const override {
     return std::max({linear_workspace_bytes(load.rows, in_.weight),
                      linear_workspace_bytes(load.rows, gates_.weight),
-                     linear_workspace_bytes(load.rows, out_.weight)});
+                     out_.op_workspace_bytes(load.rows)});
   }
   Status check_device(const DeviceTraits& device, DType) const override {
     const auto keys_fit = [&](int64_t key_dim) {
@@ -96,23 +116,34 @@ class DeltaNetMixer final : public Mixer {
                           .activation = ConvActivation::kSilu,
                           .states = run.states,
                           .out = qkv});
-    const TensorView out = column_range(qkv, 2 * heads.keys(), heads.values());  // v's place
+    // In v's place; of ranks, in the columns that this one has of a row.
+    const TensorView out = is_split_ ? run.scratch.rows(kOut, rows, out_.input_width())
+                                     : column_range(qkv, 2 * heads.keys(), heads.values());
     delta_rule(context, {.heads = heads,
                          .qkv = qkv,
                          .gates = gates,
                          .z = column_range(projected, heads.qkv(), heads.values()),
-                         .rate = rate_.data(),
-                         .dt_bias = dt_bias_.data(),
+                         .rate = rate_.data() + value_first(),
+                         .dt_bias = dt_bias_.data() + value_first(),
                          .norm = norm_.data(),
                          .norm_eps = spec_.norm_eps,
                          .states = run.states.behind(conv_bytes()),
-                         .out = out});
-    run.branch.end_with(out_, out);
+                         .out = out_.own_columns(out)});
+    out_.end(run.branch, out);
   }
 
  private:
-  enum Area : size_t { kProjected, kGates, kQkv };  // of scratch memory
+  enum Area : size_t { kProjected, kGates, kQkv, kOut };  // of scratch memory
 
+  int32_t values_of_key() const { return whole_.value_heads / whole_.key_heads; }
+  int64_t value_first() const { return key_first_ * values_of_key(); }
+  // Of q, k and v of all ranks.
+  std::array<ChannelRange, 3> qkv_channels() const {
+    const DeltaHeads& heads = spec_.heads;
+    const int64_t key = key_first_ * heads.key_dim, value = value_first() * heads.value_dim;
+    return {ChannelRange{key, heads.keys()}, ChannelRange{whole_.keys() + key, heads.keys()},
+            ChannelRange{2 * whole_.keys() + value, heads.values()}};
+  }
   int64_t gates_width() const { return int64_t{2} * spec_.heads.value_heads; }
   int64_t projected_width() const { return spec_.heads.qkv() + spec_.heads.values(); }
   int64_t conv_bytes() const {
@@ -122,14 +153,22 @@ class DeltaNetMixer final : public Mixer {
   MatrixStack projection() const {
     const DeltaHeads& heads = spec_.heads;
     MatrixStack stack{.rows = {}, .columns = hidden_};
-    if (spec_.tensors == DeltaTensors::kSeparate) {
+    const int32_t values = values_of_key() * heads.value_dim;  // of a key head
+    if (spec_.tensors == DeltaTensors::kByHead) {
+      MatrixStack::Rows rows{
+          "ssm_in", projected_width(),
+          thing_by_thing(heads.key_heads, {heads.key_dim, heads.key_dim, values, values})};
+      stack.rows = {of_keys(std::move(rows))};
+      return stack;
+    }
+    if (!is_split_) {
       stack.rows = {{"attn_qkv", heads.qkv()}, {"attn_gate", heads.values()}};
       return stack;
     }
-    const int32_t values = heads.value_heads / heads.key_heads * heads.value_dim;
-    stack.rows = {
-        {"ssm_in", projected_width(),
-         thing_by_thing(heads.key_heads, {heads.key_dim, heads.key_dim, values, values})}};
+    for (const auto& [first, count] : qkv_channels()) {
+      stack.rows.push_back({"attn_qkv", count, {}, first, whole_.qkv()});
+    }
+    stack.rows.push_back(of_keys({"attn_gate", heads.values()}));
     return stack;
   }
 
@@ -138,23 +177,34 @@ class DeltaNetMixer final : public Mixer {
     const DeltaHeads& heads = spec_.heads;
     MatrixStack stack{.rows = {}, .columns = hidden_, .exact = true};
     if (spec_.tensors == DeltaTensors::kSeparate) {
-      stack.rows = {{"ssm_beta", heads.value_heads}, {"ssm_alpha", heads.value_heads}};
+      stack.rows = {of_keys({"ssm_beta", heads.value_heads}),
+                    of_keys({"ssm_alpha", heads.value_heads})};
       return stack;
     }
-    const int32_t of_key = heads.value_heads / heads.key_heads;
-    stack.rows = {{"ssm_ba", int64_t{2} * heads.value_heads,
-                   thing_by_thing(heads.key_heads, {of_key, of_key})}};
+    stack.rows = {of_keys({"ssm_ba", int64_t{2} * heads.value_heads,
+                           thing_by_thing(heads.key_heads, {values_of_key(), values_of_key()})})};
     return stack;
   }
 
-  const DeltaNetSpec spec_;
+  // `rows` are those of this rank's key heads, of a tensor in which each key head has as many.
+  MatrixStack::Rows of_keys(MatrixStack::Rows rows) const {
+    const int64_t each = rows.count / spec_.heads.key_heads;
+    rows.first = key_first_ * each;
+    rows.of = whole_.key_heads * each;
+    return rows;
+  }
+
+  DeltaNetSpec spec_;  // with this rank's heads
   const int64_t hidden_;
+  const DeltaHeads whole_;  // of all ranks
+  bool is_split_ = false;
+  int64_t key_first_ = 0;        // of this rank's key heads
   LinearLayer in_;               // [qkv + values, D]: q, k, v, z
   LinearLayer gates_;            // [2 value heads, D]: b, a
   DeviceVector taps_;            // [taps, qkv]
-  DeviceVector dt_bias_, rate_;  // [value heads]
+  DeviceVector dt_bias_, rate_;  // [value heads of all ranks]
   DeviceVector norm_;            // [dv]
-  LinearLayer out_;              // [D, values]
+  BranchOutput out_;             // [D, values]
 };
 
 }  // namespace

@@ -1,7 +1,8 @@
 // Gated DeltaNet (Yang et al., 2024), as Qwen3-Next and Qwen3.5 have it: queries, keys and values
 // go through a short convolution by channel and SiLU, then the gated delta rule
 // (ops/states/delta_rule.h), whose rows are normalised, gated and multiplied by the last matrix. It
-// keeps the convolution's last rows and a matrix a value head, in f32. CPUs only.
+// keeps the convolution's last rows and a matrix a value head, in f32. Of ranks each has some key
+// heads with their value heads and states.
 #pragma once
 
 #include <memory>

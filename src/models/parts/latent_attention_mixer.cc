@@ -5,6 +5,7 @@
 #include <fmt/format.h>
 
 #include "models/kernel_sizes.h"
+#include "models/parts/branch_output.h"
 #include "models/row_views.h"
 #include "ops/attention/latent_kv.h"
 #include "ops/attention/plan.h"
@@ -35,21 +36,29 @@ RowOrder order_of_heads(int32_t heads, int32_t plain, int32_t rotated) {
 class LatentAttentionMixer final : public Mixer {
  public:
   LatentAttentionMixer(const LatentAttentionSpec& spec, int64_t hidden)
-      : spec_(spec), hidden_(hidden) {}
+      : spec_(spec), hidden_(hidden), whole_heads_(spec.heads), out_(value_width(), hidden) {}
+
+  // A rank has heads and the latents of all. Fewer heads than ranks are computed by every rank.
+  Status split(const ShardSpec& shard) override {
+    if (whole_heads_ < shard.ranks) return ok_status();
+    const Shares heads(whole_heads_, shard.ranks, 1);
+    out_.split(shard, heads.times(spec_.value_dim));
+    if (shard.all_on_one) return ok_status();
+    head_first_ = static_cast<int32_t>(heads.first(shard.rank));
+    spec_.heads = static_cast<int32_t>(heads.count(shard.rank));
+    return ok_status();
+  }
 
   Status load(LayerTensors& tensors) override {
     HR_ASSIGN_OR_RETURN(down_, tensors.matrix(down_stack()));
     if (has_query_latent()) {
       HR_ASSIGN_OR_RETURN(query_norm_, tensors.vector("attn_q_a_norm.weight", spec_.query_rank));
-      HR_ASSIGN_OR_RETURN(query_up_,
-                          tensors.matrix({.rows = {{"attn_q_b", query_width(), query_order()}},
-                                          .columns = spec_.query_rank}));
+      HR_ASSIGN_OR_RETURN(query_up_, tensors.matrix({.rows = {query_rows("attn_q_b")},
+                                                     .columns = spec_.query_rank}));
     }
     HR_ASSIGN_OR_RETURN(norm_, tensors.vector("attn_kv_a_norm.weight", spec_.rank));
     HR_RETURN_IF_ERROR(spec_.joined ? load_joined(tensors) : load_apart(tensors));
-    HR_ASSIGN_OR_RETURN(
-        out_, tensors.matrix({.rows = {{"attn_output", hidden_}}, .columns = value_width()}));
-    return ok_status();
+    return out_.load(tensors, MatrixStack::Rows{"attn_output", hidden_}, /*bias=*/false);
   }
 
   std::vector<LinearWeight*> matrices() override {
@@ -58,7 +67,7 @@ class LatentAttentionMixer final : public Mixer {
     if (in_stacks()) all.insert(all.end(), {&key_stack_.weight, &value_stack_.weight});
     for (LinearLayer& key : keys_) all.push_back(&key.weight);
     for (LinearLayer& value : values_) all.push_back(&value.weight);
-    all.push_back(&out_.weight);
+    for (LinearWeight* const out : out_.matrices()) all.push_back(out);
     return all;
   }
 
@@ -67,7 +76,7 @@ class LatentAttentionMixer final : public Mixer {
   }
   int32_t query_heads() const override { return spec_.heads; }
   std::vector<int64_t> scratch_columns(bool) const override {
-    return {down_width(), absorbed_width(), latent_width(), value_width(),
+    return {down_width(), absorbed_width(), latent_width(), out_.input_width(),
             has_query_latent() ? query_width() : 1};
   }
 
@@ -77,7 +86,7 @@ class LatentAttentionMixer final : public Mixer {
     };
     int64_t bytes =
         std::max({attention_workspace_bytes(load.thread_count, spec_.rank, load.kv_length_max),
-                  of(down_), of(out_)});
+                  of(down_), out_.op_workspace_bytes(load.rows)});
     if (!in_stacks()) bytes = std::max({bytes, of(keys_.front()), of(values_.front())});
     if (has_query_latent()) bytes = std::max(bytes, of(query_up_));
     return bytes;
@@ -113,7 +122,7 @@ class LatentAttentionMixer final : public Mixer {
     const TensorView down = run.scratch.rows(kDown, rows, down_width());
     const TensorView absorbed = run.scratch.rows(kAbsorbed, rows, absorbed_width());
     const TensorView latents = run.scratch.rows(kLatents, rows, latent_width());
-    const TensorView values = run.scratch.rows(kValues, rows, value_width());
+    const TensorView values = run.scratch.rows(kValues, rows, out_.input_width());
     run.branch.multiply_input(down_, down);
     const TensorView q = queries(run, down);
     multiply_heads(context, key_stack_, keys_, q, absorbed);
@@ -136,8 +145,8 @@ class LatentAttentionMixer final : public Mixer {
                         .f32_products = down_.weight.compute() != LinearCompute::kFast,
                         .plan = run.group.plan,
                         .out = latents});
-    multiply_heads(context, value_stack_, values_, latents, values);
-    run.branch.end_with(out_, values);
+    multiply_heads(context, value_stack_, values_, latents, out_.own_columns(values));
+    out_.end(run.branch, values);
   }
 
  private:
@@ -168,9 +177,15 @@ class LatentAttentionMixer final : public Mixer {
   int64_t down_width() const {
     return (has_query_latent() ? spec_.query_rank : query_width()) + spec_.kept_dim();
   }
-  RowOrder query_order() const {
-    if (!spec_.rows_interleaved) return {};
-    return order_of_heads(spec_.heads, spec_.plain_dim, spec_.rope_dim);
+  // This rank's, of a tensor with those of all.
+  MatrixStack::Rows query_rows(const char* name) const {
+    MatrixStack::Rows rows{name, query_width()};
+    rows.first = int64_t{head_first_} * spec_.query_dim();
+    rows.of = int64_t{whole_heads_} * spec_.query_dim();
+    if (spec_.rows_interleaved) {
+      rows.order = order_of_heads(spec_.heads, spec_.plain_dim, spec_.rope_dim);
+    }
+    return rows;
   }
   MatrixStack down_stack() const {
     RowOrder kept;
@@ -179,7 +194,7 @@ class LatentAttentionMixer final : public Mixer {
     if (has_query_latent()) {
       stack.rows = {{"attn_q_a", spec_.query_rank}};
     } else {
-      stack.rows = {{"attn_q", query_width(), query_order()}};
+      stack.rows = {query_rows("attn_q")};
     }
     stack.rows.push_back({"attn_kv_a_mqa", spec_.kept_dim(), std::move(kept)});
     return stack;
@@ -188,14 +203,14 @@ class LatentAttentionMixer final : public Mixer {
   // K_h' of each head is made of attn_kv_b, V_h are rows of it.
   Status load_joined(LayerTensors& tensors) {
     const int64_t per_head = int64_t{spec_.plain_dim} + spec_.value_dim;
-    const int64_t rows = spec_.heads * per_head;
+    const int64_t rows = whole_heads_ * per_head;
     HR_ASSIGN_OR_RETURN(const std::vector<float> all,
                         tensors.values("attn_kv_b.weight", Shape{rows, spec_.rank}));
     std::vector<float> turned(static_cast<size_t>(spec_.plain_dim) *
                               static_cast<size_t>(spec_.rank));
     std::vector<float> all_turned;  // of all heads, on a GPU
     MatrixStack values{.columns = spec_.rank, .dense = true};
-    for (int64_t h = 0; h < spec_.heads; ++h) {
+    for (int64_t h = head_first_; h < head_end(); ++h) {
       const float* const key = all.data() + h * per_head * spec_.rank;  // [plain_dim, rank]
       for (int64_t c = 0; c < spec_.rank; ++c) {
         for (int64_t d = 0; d < spec_.plain_dim; ++d) {
@@ -235,13 +250,13 @@ class LatentAttentionMixer final : public Mixer {
     const auto load_head = [&](const std::string& name, int64_t rows, int64_t columns, int32_t h,
                                std::vector<LinearLayer>& to) -> Status {
       const MatrixStack::Rows matrix{
-          .name = name, .count = rows, .experts = spec_.heads, .expert = h};
+          .name = name, .count = rows, .experts = whole_heads_, .expert = h};
       HR_ASSIGN_OR_RETURN(LinearLayer of_head,
                           tensors.matrix({.rows = {matrix}, .columns = columns}));
       to.push_back(std::move(of_head));
       return ok_status();
     };
-    for (int32_t h = 0; h < spec_.heads; ++h) {
+    for (int32_t h = head_first_; h < head_end(); ++h) {
       HR_RETURN_IF_ERROR(load_head("attn_k_b", spec_.rank, spec_.plain_dim, h, keys_));
       HR_RETURN_IF_ERROR(load_head("attn_v_b", spec_.value_dim, spec_.rank, h, values_));
     }
@@ -252,8 +267,8 @@ class LatentAttentionMixer final : public Mixer {
   Result<LinearLayer> load_stack(LayerTensors& tensors, const std::string& name, int64_t rows,
                                  int64_t columns) const {
     MatrixStack stack{.columns = columns, .dense = true};
-    for (int32_t h = 0; h < spec_.heads; ++h) {
-      stack.rows.push_back({.name = name, .count = rows, .experts = spec_.heads, .expert = h});
+    for (int32_t h = head_first_; h < head_end(); ++h) {
+      stack.rows.push_back({.name = name, .count = rows, .experts = whole_heads_, .expert = h});
     }
     return tensors.matrix(stack);
   }
@@ -272,18 +287,22 @@ class LatentAttentionMixer final : public Mixer {
     return q;
   }
 
-  const LatentAttentionSpec spec_;
+  int32_t head_end() const { return head_first_ + spec_.heads; }
+
+  LatentAttentionSpec spec_;  // with this rank's heads, H
   const int64_t hidden_;
-  LinearLayer down_;         // [query_rank or H query_dim, and kept_dim; D]
-  DeviceVector query_norm_;  // [query_rank]
-  LinearLayer query_up_;     // [H query_dim, query_rank]
-  DeviceVector norm_;        // [rank]
+  const int32_t whole_heads_;  // of all ranks
+  int32_t head_first_ = 0;     // of this one
+  LinearLayer down_;           // [query_rank or H query_dim, and kept_dim; D]
+  DeviceVector query_norm_;    // [query_rank]
+  LinearLayer query_up_;       // [H query_dim, query_rank]
+  DeviceVector norm_;          // [rank]
   // On a GPU those of all heads in one.
   LinearLayer key_stack_;            // [H rank, plain_dim]
   LinearLayer value_stack_;          // [H value_dim, rank]
   std::vector<LinearLayer> keys_;    // [H] K_h', [rank, plain_dim]
   std::vector<LinearLayer> values_;  // [H] V_h, [value_dim, rank]
-  LinearLayer out_;                  // [D, H value_dim]
+  BranchOutput out_;                 // [D, H value_dim]
 };
 
 }  // namespace

@@ -2,7 +2,8 @@
 // kept, for all heads. Head h has the key [K_h c, r] and the value V_h c, so that
 //   score = q_h' K_h c + rotate(q_h)' r = (K_h' q_h)' c + rotate(q_h)' r
 // and heads attend the latents themselves: their queries take K_h in, what they see goes through
-// V_h. Keys and values of heads are never made (the absorbed form). On a CPU.
+// V_h. Keys and values of heads are never made (the absorbed form). Of ranks each has some of the
+// heads, and keeps the latents of all.
 #pragma once
 
 #include <memory>

@@ -1,5 +1,6 @@
 // A gated short convolution (LFM2; Liquid AI, 2025): [B, C, x] = in(h), y = C * conv(B x) by
-// channel, out(y). It keeps the last rows of B x, one fewer than it has taps. CPUs only.
+// channel, out(y). It keeps the last rows of B x, one fewer than it has taps. Of ranks each has
+// some channels.
 #pragma once
 
 #include <memory>

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cmath>
+#include <cstdint>
 #include <span>
 #include <string>
 #include <vector>
@@ -14,20 +15,38 @@
 
 namespace headrace {
 
-// Files have a convolution by channel as [channels, taps], causal_conv wants [taps, channels].
-// `scales` [channels], or empty: what each channel is multiplied by.
+// Channels [first, first + count) of a tensor's.
+struct ChannelRange {
+  int64_t first = 0;
+  int64_t count = 0;
+};
+
+// The channels of a rank, of a convolution of so many channels: files have it as [channels, taps],
+// causal_conv wants [taps, channels]. `scales` [channels], or empty: what each channel is
+// multiplied by.
+inline Result<DeviceVector> load_conv_taps(LayerTensors& tensors, const std::string& name,
+                                           const Shape& in_file, std::span<const ChannelRange> own,
+                                           std::span<const float> scales = {}) {
+  HR_ASSIGN_OR_RETURN(const std::vector<float> values, tensors.values(name + ".weight", in_file));
+  std::vector<float> by_tap;
+  const int64_t taps = in_file[1];
+  for (int64_t j = 0; j < taps; ++j) {
+    for (const auto& [first, count] : own) {
+      for (int64_t c = first; c < first + count; ++c) {
+        const float scale = scales.empty() ? 1.0f : scales[static_cast<size_t>(c)];
+        by_tap.push_back(scale * values[static_cast<size_t>(c * taps + j)]);
+      }
+    }
+  }
+  return tensors.made_vector(by_tap);
+}
+
+// The same of all channels.
 inline Result<DeviceVector> load_conv_taps(LayerTensors& tensors, const std::string& name,
                                            int64_t channels, int32_t taps,
                                            std::span<const float> scales = {}) {
-  HR_ASSIGN_OR_RETURN(const std::vector<float> in_file,
-                      tensors.values(name + ".weight", Shape{channels, taps}));
-  std::vector<float> by_tap(in_file.size());
-  const auto width = static_cast<size_t>(channels), count = static_cast<size_t>(taps);
-  for (size_t c = 0; c < width; ++c) {
-    const float scale = scales.empty() ? 1.0f : scales[c];
-    for (size_t j = 0; j < count; ++j) by_tap[j * width + c] = scale * in_file[c * count + j];
-  }
-  return tensors.made_vector(by_tap);
+  const ChannelRange all{.first = 0, .count = channels};
+  return load_conv_taps(tensors, name, Shape{channels, taps}, std::span(&all, 1), scales);
 }
 
 // What a state forgets by in a unit of time, negative: ssm_a, or `is_log`: of which it has log(-a).
