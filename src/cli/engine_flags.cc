@@ -129,6 +129,10 @@ void add_rank_flags(CLI::App& app, DeviceOptions& device) {
              "one rank (with AMX: --batch-invariant); reduce: its sums; auto: gather on a CPU, "
              "reduce on GPUs")
       ->group("Engine");
+  app.add_flag("--enable-expert-parallel,!--no-enable-expert-parallel",
+               device.enable_expert_parallel,
+               "Of mixtures a rank has some of the experts, whole, not some columns of every one")
+      ->group("Engine");
 }
 
 void add_cache_flags(CLI::App& app, StackOptions& stack) {

@@ -32,8 +32,9 @@ std::string kv_fingerprint(const LoadedModel& loaded, const KvPlan& kv, DeviceKi
                   weights.parameter_count, format_text(kv.formats), kv.block_tokens, layout,
                   static_cast<int>(key_layout(device)));
   if (options.tensor_parallel_size == 1) return text;
-  return fmt::format("{} {} {}", text, options.tensor_parallel_size,
-                     static_cast<int>(shard_sums(options, device)));
+  return fmt::format("{} {} {}{}", text, options.tensor_parallel_size,
+                     static_cast<int>(shard_sums(options, device)),
+                     options.enable_expert_parallel ? " experts" : "");
 }
 
 // Which pages of tokens hold the same bits, beside what a request says itself.

@@ -102,4 +102,10 @@ ShardSums shard_sums(const DeviceOptions& options, DeviceKind device) {
                                                                           : ShardSums::kReduce);
 }
 
+ShardSpec shard_spec(const DeviceOptions& options, DeviceKind device) {
+  return {.ranks = options.tensor_parallel_size,
+          .sums = shard_sums(options, device),
+          .whole_experts = options.enable_expert_parallel};
+}
+
 }  // namespace headrace

@@ -21,5 +21,7 @@ Result<std::unique_ptr<Device>> create_device(const DeviceOptions& options);
 Result<std::vector<std::unique_ptr<Device>>> create_devices(const DeviceOptions& options);
 // What its ranks exchange where no flag says it.
 ShardSums shard_sums(const DeviceOptions& options, DeviceKind device);
+// What each rank has, but for its number.
+ShardSpec shard_spec(const DeviceOptions& options, DeviceKind device);
 
 }  // namespace headrace

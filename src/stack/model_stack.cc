@@ -252,6 +252,7 @@ class StackLoader {
           "asks for",
           options_.model);
     }
+    if (options_.device.enable_expert_parallel) warn_of_no_experts(weights.config);
     ModelLoadOptions load{
         .compute = compute(),
         .quantise_to = options_.load.quantise_to,
@@ -348,6 +349,18 @@ class StackLoader {
     return check_gpu_kv(options_.kv_formats, options_.model, *spec, options_.runner.kv_memory);
   }
 
+  // Where nothing is there to be shared out, the flag changes nothing.
+  void warn_of_no_experts(const ModelConfig& config) const {
+    if (config.experts.count == 0) {
+      log_warning("{}: has no mixtures of experts: --enable-expert-parallel changes nothing",
+                  options_.model);
+    } else if (!is_split()) {
+      log_warning(
+          "--enable-expert-parallel: experts are shared out over ranks, of which there is one: "
+          "use --tensor-parallel-size");
+    }
+  }
+
   // The part of each rank, one after the other: the first has read the file then.
   Status load_models(ModelLoadOptions& load) {
     const ModelWeights& weights = stack_->weights_;
@@ -355,8 +368,7 @@ class StackLoader {
       load.adapter_rank_max = options_.adapters.rank_max;
       load.adapter_slots = adapters_max(options_.adapters);
     }
-    load.shard = {.ranks = options_.device.tensor_parallel_size,
-                  .sums = shard_sums(options_.device, device().kind())};
+    load.shard = shard_spec(options_.device, device().kind());
     for (const auto& device : stack_->devices_) {
       device->make_current();
       const BoundScope bound = device->pool().bind_caller_here();
@@ -380,7 +392,15 @@ class StackLoader {
   // What ranks do not share out, they all compute: alike as long as they take the same algorithms.
   bool ranks_compute_all_heads() const {
     const auto whole = stack_->weights_.architecture->parse(stack_->weights_.config);
-    return is_split() && whole.ok() && stack_->model().spec().query_heads == whole->query_heads;
+    if (!is_split() || !whole.ok()) return false;
+    const ModelSpec& own = stack_->model().spec();
+    if (own.query_heads == whole->query_heads) return true;
+    for (size_t layer = 0; layer < own.state_bytes.size(); ++layer) {
+      if (own.state_bytes[layer] > 0 && own.state_bytes[layer] == whole->state_bytes[layer]) {
+        return true;
+      }
+    }
+    return false;
   }
 
   bool is_split() const { return options_.device.tensor_parallel_size > 1; }

@@ -61,6 +61,7 @@ struct DeviceOptions {
   int32_t tensor_parallel_size = 1;
   // Nothing: by the device, on a CPU what keeps bits, on GPUs what is fast.
   std::optional<ShardSums> tensor_parallel_sums;
+  bool enable_expert_parallel = false;  // a rank has experts, not columns of every one
   bool overlap = true;  // GPU: plan and submit a step before the last one's tokens are read
 };
 
