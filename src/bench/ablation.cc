@@ -41,6 +41,8 @@ constexpr Ablation kAblations[] = {
      background_cases},
     {"S8", "asynchronous steps: the next is planned and submitted while one runs",
      "one after the other", overlap_cases},
+    {"D4", "expert parallelism: a rank has some of the experts, whole",
+     "some columns of every expert", expert_parallel_cases},
 };
 
 }  // namespace

@@ -4,7 +4,8 @@
 //
 // Kernels (K1 to K5) are measured on one loaded model whose kernels are chosen anew between two
 // runs; memory and scheduling (C2 to C7, S1 to S8) on two engines of that model with different
-// options, or, where a machine would need hours of traffic, by the simulator.
+// options, or, where a machine would need hours of traffic, by the simulator; ranks (D4) on one
+// engine after the other.
 #pragma once
 
 #include <cstdint>
@@ -44,6 +45,11 @@ class AblationBench {
   // Loaded at the first call with this name, kept until drop_engines().
   Result<ModelStack*> engine(const std::string& name, const Change& change);
   void drop_engines() { engines_.clear(); }
+  // The same, with no other beside it.
+  Result<ModelStack*> only_engine(const std::string& name, const Change& change) {
+    if (!engines_.contains(name)) drop_engines();
+    return engine(name, change);
+  }
 
   // Counts from 0; case by case anew. Both sides of a round do the same work: it is its seed.
   void set_round(int32_t round) { round_ = round; }
@@ -113,6 +119,7 @@ std::vector<AblationCase> predicted_length_cases();
 std::vector<AblationCase> target_cases();
 std::vector<AblationCase> background_cases();
 std::vector<AblationCase> overlap_cases();
+std::vector<AblationCase> expert_parallel_cases();  // ablation_ranks.cc
 
 // The longest sequence and the most sequences of any case: what the watched model must hold.
 inline constexpr int32_t kAblationModelLen = 4200;

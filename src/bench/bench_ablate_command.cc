@@ -20,9 +20,9 @@ constexpr const char* kBenchAblateFooter = R"(Examples:
   headrace bench ablate K1 -m model.gguf
   headrace bench ablate all -o json
 
-Rows K1 to K5 switch kernels, C2 to C7 memory, S1 to S8 scheduling (docs/techniques.md). On and off
-take turns, and a gain above 1 is the technique's. "simulated": the real scheduler in virtual time,
-with the step cost of an H200 and an 8B model.)";
+Rows K1 to K5 switch kernels, C2 to C7 memory, S1 to S8 scheduling, D4 ranks (docs/techniques.md).
+On and off take turns, and a gain above 1 is the technique's. "simulated": the real scheduler in
+virtual time, with the step cost of an H200 and an 8B model.)";
 
 struct AblateFlags {
   ModelFlags model;

@@ -9,6 +9,7 @@
 #include <fmt/format.h>
 
 #include "base/json.h"
+#include "bench/bench_report.h"
 #include "bench/step_trace.h"
 #include "bench/workload.h"
 #include "cli/engine_flags.h"

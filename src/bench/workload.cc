@@ -20,7 +20,7 @@
 namespace headrace {
 namespace {
 
-constexpr int64_t kLengthMax = 1 << 24;
+constexpr int64_t kItemTokensMax = 1 << 24;
 
 // What the sinks of a run write and the bench thread waits for.
 class RunRecord {
@@ -104,7 +104,8 @@ Result<std::vector<WorkItem>> read_workload(const Json& json, std::string_view n
       const Json& value = entry.as_array()[i];
       return value.is_int() ? value.as_int() : 0;
     };
-    if (length(0) < 1 || length(1) < 1 || length(0) > kLengthMax || length(1) > kLengthMax) {
+    if (length(0) < 1 || length(1) < 1 || length(0) > kItemTokensMax ||
+        length(1) > kItemTokensMax) {
       return invalid_argument(
           fmt::format("{}: request {}: expected [prompt tokens, output tokens], each at least 1",
                       name, items.size()));
