@@ -75,6 +75,40 @@ std::vector<ReplicaOptions> replica_options(const ReplicatedServe& options) {
   return replicas;
 }
 
+// "CPUs 0-3, 8": neighbours together. REQUIRES: there are some
+std::string names_of(std::vector<int32_t> cpus) {
+  std::ranges::sort(cpus);
+  std::string names = cpus.size() == 1 ? "CPU" : "CPUs";
+  for (size_t i = 0; i < cpus.size();) {
+    size_t last = i;
+    while (last + 1 < cpus.size() && cpus[last + 1] == cpus[last] + 1) ++last;
+    names += fmt::format("{}{}", i == 0 ? " " : ", ", cpus[i]);
+    if (last > i) names += fmt::format("-{}", cpus[last]);
+    i = last + 1;
+  }
+  return names;
+}
+
+// "ready: 2 replicas: 0 on cuda:0 (127.0.0.1:41063), 1 on cuda:1 (127.0.0.1:40517)".
+void print_ready(const ReplicatedServe& options, const Replicas& replicas) {
+  const auto cpus = share_cpus(options.count);
+  const auto targets = replicas.targets();
+  std::string line = fmt::format("ready: {} replicas", options.count);
+  for (int32_t i = 0; i < options.count; ++i) {
+    const auto at = static_cast<size_t>(i);
+    std::string place = fmt::format("{} threads", options.stack.device.threads);
+    if (takes_gpu(options.stack.device)) {
+      place = gpus_of_replica(options.stack.device, i);
+    } else if (options.stack.device.threads == 0) {
+      place = names_of(cpus[at]);
+    }
+    line += fmt::format("{} {} on {} ({}:{})", i == 0 ? ":" : ",", i, place, targets[at].host,
+                        targets[at].port);
+  }
+  fmt::print("{}\n", line);
+  std::fflush(stdout);
+}
+
 Status check_replicated(const ReplicatedServe& options) {
   const auto refuse = [&](std::string_view flag, std::string_view remedy) {
     return invalid_argument(fmt::format("{} does not go with --data-parallel-size {}: {}", flag,
@@ -147,8 +181,7 @@ Result<int> serve_replicas(const ReplicatedServe& options) {
   const Status ready = replicas->wait_ready();
   serving = true;
   if (ready.ok()) {
-    fmt::print("ready: {} replicas\n", options.count);
-    std::fflush(stdout);
+    print_ready(options, *replicas);
   } else {
     router->stop();
   }

@@ -3,6 +3,7 @@
 import json
 import os
 import pathlib
+import re
 import signal
 import subprocess
 import threading
@@ -54,12 +55,17 @@ def test_replicas_share_the_requests(replicated):
         thread.start()
     for thread in asked:
         thread.join()
-    counts = [worker["requests"] for worker in workers(replicated)]
+    listed = workers(replicated)
+    counts = [worker["requests"] for worker in listed]
     assert len(counts) == 2 and min(counts) > 0 and sum(counts) >= 8
     children = replicas_of(replicated)
     assert len(children) == 2
     assert replicated.terminate() == 0
     assert not any(map(exists, children))
+    said = replicated.child.stdout.read().decode()
+    ports = [worker["url"].rsplit(":", 1)[1] for worker in listed]
+    for index, port in enumerate(ports):  # what runs where
+        assert re.search(rf"^ready: 2 replicas: .*\b{index} on CPUs? [0-9, -]+ \(127\.0\.0\.1:{port}\)", said, re.MULTILINE), said
 
 
 def test_a_stream_outlives_its_replica_which_comes_again(replicated):
