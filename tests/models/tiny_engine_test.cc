@@ -11,6 +11,8 @@
 #include <optional>
 #include <string>
 
+#include <fmt/format.h>
+
 #include "../golden/equal_bits.h"
 #include "../golden/model_under_test.h"
 #include "base/rng.h"
@@ -154,6 +156,40 @@ TEST_P(TinyEngineBits, AnswersDoNotDependOnTheBatchTheStepsOrThePool) {
 
 INSTANTIATE_TEST_SUITE_P(EqualBits, TinyEngineBits, ::testing::ValuesIn(kEqualBits),
                          [](const auto& info) { return std::string(info.param.name); });
+
+// Latents, states and experts over ranks, in little memory that is full of NaN.
+TEST(TinyEngine, RanksAnswerAsOne) {
+  for (const char* name : {"glm4-moe-lite", "qwen2-moe", "qwen35-moe"}) {
+    SCOPED_TRACE(name);
+    StackOptions options = stack_options(std::string(kFolder) + "/" + name);
+    options.device.batch_invariant = true;
+    options.memory.max_model_len = kLength;
+    auto whole = ModelUnderTest::load(options);
+    ASSERT_TRUE(whole.ok()) << whole.status().message();
+    const std::vector<TestRequest> all = requests(kLength);
+    const std::vector<Outcome> expected = whole->answer(all).value();
+    const StackInfo& info = whole->stack().info();
+    const int64_t page_bytes = info.kv_bytes / info.block_count;
+    options.batch.max_num_batched_tokens = 48;
+    options.runner.poison_kv = true;
+    options.device.threads = 3;
+    for (const int32_t ranks : {2, 3}) {
+      for (const bool whole_experts : {false, true}) {
+        // Of all ranks, each of which may keep as much as one alone.
+        options.memory.kv_cache_memory_bytes = ranks * (kLength / kBlockTokens + 3) * page_bytes;
+        options.device.tensor_parallel_size = ranks;
+        options.device.enable_expert_parallel = whole_experts;
+        auto split = ModelUnderTest::load(options);
+        ASSERT_TRUE(split.ok()) << split.status().message();
+        const auto answers = split->answer(all);
+        ASSERT_TRUE(answers.ok()) << answers.status().message();
+        for (size_t i = 0; i < all.size(); ++i) {
+          expect_same((*answers)[i], expected[i], fmt::format("{} ranks, request {}", ranks, i));
+        }
+      }
+    }
+  }
+}
 
 // The most blocks that were used at a time while one request ran.
 class BlockWatch {
