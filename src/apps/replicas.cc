@@ -1,6 +1,7 @@
 #include "apps/replicas.h"
 
 #include <fcntl.h>
+#include <poll.h>
 #include <sched.h>
 #include <sys/prctl.h>
 #include <sys/wait.h>
@@ -13,7 +14,10 @@
 #include <csignal>
 #include <cstdio>
 #include <cstring>
+#include <functional>
+#include <iterator>
 #include <mutex>
+#include <set>
 #include <string_view>
 #include <thread>
 #include <utility>
@@ -30,17 +34,39 @@ using std::chrono::seconds;
 
 constexpr std::string_view kListening = "listening on ";
 constexpr std::string_view kReady = "ready: ";
+constexpr std::string_view kError = "headrace: error: ";
 constexpr seconds kPauseMax{30};
 constexpr seconds kSteady{60};  // who has run for so long is not pausing for the ends before
 
-// A process of this program whose standard output comes through a pipe.
+// Both ends of a pipe; closed with it.
+class Pipe {
+ public:
+  bool open() { return ::pipe2(ends_, O_CLOEXEC) == 0; }
+  Pipe() = default;
+  Pipe(const Pipe&) = delete;
+  Pipe& operator=(const Pipe&) = delete;
+  ~Pipe() {
+    close_input();
+    if (ends_[0] >= 0) ::close(ends_[0]);
+  }
+  int output() const { return ends_[0]; }
+  int input() const { return ends_[1]; }
+  void close_input() {
+    if (ends_[1] >= 0) ::close(std::exchange(ends_[1], -1));
+  }
+
+ private:
+  int ends_[2] = {-1, -1};
+};
+
+// A process of this program: what it says on its two outputs comes through pipes.
 struct Child {
   pid_t pid = -1;
-  int output = -1;
+  Pipe said, told;  // standard output and error
 };
 
 // Nothing but calls that a signal handler may make, between fork() and exec().
-[[noreturn]] void become(const std::vector<char*>& argv, const cpu_set_t* cpus, int output,
+[[noreturn]] void become(const std::vector<char*>& argv, const cpu_set_t* cpus, const Child& child,
                          pid_t parent) {
   ::prctl(PR_SET_PDEATHSIG, SIGTERM);
   if (::getppid() != parent) _exit(1);
@@ -50,12 +76,13 @@ struct Child {
   ::pthread_sigmask(SIG_SETMASK, &none, nullptr);
   ::signal(SIGPIPE, SIG_DFL);
   if (cpus != nullptr) ::sched_setaffinity(0, sizeof *cpus, cpus);
-  ::dup2(output, STDOUT_FILENO);
+  ::dup2(child.said.input(), STDOUT_FILENO);
+  ::dup2(child.told.input(), STDERR_FILENO);
   ::execv("/proc/self/exe", argv.data());
   _exit(127);
 }
 
-Result<Child> spawn(const ReplicaOptions& options, const std::string& port) {
+Status spawn(const ReplicaOptions& options, const std::string& port, Child& child) {
   std::vector<std::string> words = {"headrace"};
   words.insert(words.end(), options.arguments.begin(), options.arguments.end());
   words.insert(words.end(), {"--port", port});
@@ -65,37 +92,61 @@ Result<Child> spawn(const ReplicaOptions& options, const std::string& port) {
   cpu_set_t cpus;
   CPU_ZERO(&cpus);
   for (const int32_t cpu : options.cpus) CPU_SET(static_cast<size_t>(cpu), &cpus);
-  int pipe[2];
-  if (::pipe2(pipe, O_CLOEXEC) != 0) {
+  if (!child.said.open() || !child.told.open()) {
     return unavailable(fmt::format("no pipe for a replica: {}", std::strerror(errno)));
   }
   const pid_t parent = ::getpid();
-  const pid_t pid = ::fork();
-  if (pid == 0) become(argv, options.cpus.empty() ? nullptr : &cpus, pipe[1], parent);
+  child.pid = ::fork();
+  if (child.pid == 0) become(argv, options.cpus.empty() ? nullptr : &cpus, child, parent);
   const int error = errno;
-  ::close(pipe[1]);
-  if (pid > 0) return Child{pid, pipe[0]};
-  ::close(pipe[0]);
+  child.said.close_input();
+  child.told.close_input();
+  if (child.pid > 0) return ok_status();
   return unavailable(fmt::format("a replica cannot be started: {}", std::strerror(error)));
 }
 
-// Reads lines until the other side closes.
-template <class Take>
-void read_lines(int file, const Take& take) {
-  std::string text;
-  char buffer[4096];
-  while (true) {
-    const ssize_t count = ::read(file, buffer, sizeof buffer);
-    if (count < 0 && errno == EINTR) continue;
-    if (count <= 0) break;
-    text.append(buffer, static_cast<size_t>(count));
-    size_t begin = 0;
-    for (size_t end; (end = text.find('\n', begin)) != text.npos; begin = end + 1) {
-      take(std::string_view(text).substr(begin, end - begin));
+// The lines of a file, as they come.
+class LineReader {
+ public:
+  explicit LineReader(int file) : file_(file) {}
+  int file() const { return file_; }  // -1: it has ended
+
+  // take(line) for those that a read brings. REQUIRES: there is something to be read
+  template <class Take>
+  void read(const Take& take) {
+    char buffer[4096];
+    const ssize_t count = ::read(file_, buffer, sizeof buffer);
+    if (count < 0 && errno == EINTR) return;
+    if (count <= 0) {
+      if (!text_.empty()) take(text_);
+      file_ = -1;
+      return;
     }
-    text.erase(0, begin);
+    text_.append(buffer, static_cast<size_t>(count));
+    size_t begin = 0;
+    for (size_t end; (end = text_.find('\n', begin)) != text_.npos; begin = end + 1) {
+      take(std::string_view(text_).substr(begin, end - begin));
+    }
+    text_.erase(0, begin);
   }
-  if (!text.empty()) take(text);
+
+ private:
+  int file_;
+  std::string text_;  // of a line that has not ended
+};
+
+// Until both have ended.
+template <class TakeSaid, class TakeTold>
+void read_lines(const Child& child, const TakeSaid& take_said, const TakeTold& take_told) {
+  LineReader said(child.said.output()), told(child.told.output());
+  while (said.file() >= 0 || told.file() >= 0) {
+    // A negative file is left out.
+    pollfd files[] = {{.fd = said.file(), .events = POLLIN, .revents = 0},
+                      {.fd = told.file(), .events = POLLIN, .revents = 0}};
+    if (::poll(files, std::size(files), -1) < 0) continue;
+    if (files[0].revents != 0) said.read(take_said);
+    if (files[1].revents != 0) told.read(take_told);
+  }
 }
 
 class ReplicasImpl final : public Replicas {
@@ -194,13 +245,12 @@ class ReplicasImpl final : public Replicas {
     {
       std::lock_guard lock(mutex_);
       if (stopping_) return ok_status();
-      Result<Child> started = spawn(replica.options, replica.port.empty() ? "0" : replica.port);
-      if (!started.ok()) return started.status();
-      child = *started;
+      HR_RETURN_IF_ERROR(spawn(replica.options, replica.port.empty() ? "0" : replica.port, child));
       replica.pid = child.pid;
     }
-    read_lines(child.output, [&](std::string_view line) { take_line(index, line); });
-    ::close(child.output);
+    read_lines(
+        child, [&](std::string_view line) { take_line(index, line); },
+        [&](std::string_view line) { take_log_line(index, line); });
     // Its number is another's as soon as it is reaped: that comes with the lock under which stop()
     // sends signals.
     siginfo_t ended{};
@@ -228,6 +278,13 @@ class ReplicasImpl final : public Replicas {
     changed_.notify_all();
   }
 
+  // Why a start failed is mostly the same of all: it is told once, as one server tells it.
+  void take_log_line(size_t index, std::string_view line) {
+    std::lock_guard lock(mutex_);
+    if (begun_ || !line.starts_with(kError)) return fmt::print(stderr, "[{}] {}\n", index, line);
+    if (errors_.emplace(line).second) fmt::print(stderr, "{}\n", line);
+  }
+
   // REQUIRES: mutex_
   void tell() {
     fmt::print("{}", std::exchange(said_, {}));
@@ -238,9 +295,10 @@ class ReplicasImpl final : public Replicas {
   std::condition_variable changed_;
   std::vector<Replica> replicas_;
   Status failure_;
-  std::string said_;    // by replicas, and not printed yet
-  bool told_ = false;   // what they say is printed at once
-  bool begun_ = false;  // all were ready once: from now on ends are mended
+  std::string said_;                           // by replicas, and not printed yet
+  std::set<std::string, std::less<>> errors_;  // of starts, that were told
+  bool told_ = false;                          // what they say is printed at once
+  bool begun_ = false;                         // all were ready once: from now on ends are mended
   bool stopping_ = false;
   std::mutex joining_;
 };

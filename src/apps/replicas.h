@@ -27,7 +27,7 @@ class Replicas {
   virtual ~Replicas() = default;  // stops them
 
   virtual std::vector<HttpTarget> targets() const = 0;
-  // What they print is printed from now on, with their numbers.
+  // What they print is printed from now on, with their numbers; their logs are from the start.
   // Returns when all are ready to answer, or one ended before it was (kUnavailable, with its
   // number), or stop() was called (ok). From then on one that ends is started again, on the same
   // port, after a second, two, four, up to half a minute.

@@ -123,6 +123,16 @@ def test_what_a_single_process_has_is_refused(arguments, word):
 def test_a_model_that_cannot_be_loaded_ends_it(tmp_path):
     torn = tmp_path / "torn.gguf"
     torn.write_bytes(b"GGUF")
-    run = subprocess.run([BINARY, "serve", "-m", str(torn), "--port", "0", "--data-parallel-size", "2"],
+    run = subprocess.run([BINARY, "serve", "-m", str(torn), "--port", "0", "--data-parallel-size", "4"],
                          capture_output=True, text=True, timeout=60)
     assert run.returncode == 1 and "replica" in run.stderr + run.stdout
+    assert run.stderr.count("file ends at byte 4") == 1  # of four that found it
+
+
+def test_logs_say_whose_they_are(start_server, tmp_path):
+    log = tmp_path / "log"
+    server = start_server("--data-parallel-size", 2, "--max-model-len", 1024, "--log-level", "info", log=log)
+    wait_until(lambda: all(worker["state"] == "up" for worker in workers(server)))
+    server.terminate()
+    for index in range(2):
+        assert re.search(rf"^\[{index}\] \S+ info ", log.read_text(), re.MULTILINE)
