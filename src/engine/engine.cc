@@ -17,6 +17,7 @@
 #include "base/rng.h"
 #include "engine/kv_archive.h"
 #include "kv/prefix_pins.h"
+#include "sched/beam_search.h"
 #include "sched/queue_gauge.h"
 
 namespace headrace {
@@ -268,6 +269,12 @@ Status EngineImpl::check_request(const Request& request) const {
                     "other penalties are",
                     name),
         name);
+  }
+  if (request.beams &&
+      candidates_per_beam(request, options_.scheduler.end_ids.size()) > options_.vocab_size) {
+    return invalid_argument(fmt::format("beam_width is {}, too many for a vocabulary of {} tokens",
+                                        request.beams->width, options_.vocab_size),
+                            "beam_width");
   }
   if (request.constraint != nullptr && !takes_constraints_) {
     return invalid_argument("this model's engine takes no structured output");

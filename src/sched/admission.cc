@@ -40,7 +40,7 @@ int64_t AdmissionControl::pages_next(const Sequence& sequence) const {
 
 // A fork may still have to copy its shared page: one more in each group.
 int64_t AdmissionControl::pages_final(const Sequence& sequence) const {
-  const bool forked = sequence.request->sampling.n > 1 && sequence.followers.empty();
+  const bool forked = sequence.request->sequences() > 1 && sequence.followers.empty();
   return pages_at(sequence, sequence.length_max()) +
          (forked ? static_cast<int64_t>(options_.groups.size()) : 0);
 }
@@ -88,7 +88,8 @@ AdmissionControl::Trajectory AdmissionControl::trajectory_of(const Sequence& seq
   const SamplingParams& sampling = sequence.request->sampling;
   const auto tokens = static_cast<int32_t>(sequence.output.size());
   const double most = sampling.max_tokens - tokens;
-  const int32_t shared = sampling.n > 1 ? sequence.prompt_length() : sequence.prefix_tokens;
+  const bool forked = sequence.request->sequences() > 1;
+  const int32_t shared = forked ? sequence.prompt_length() : sequence.prefix_tokens;
   Trajectory trajectory;
   const double turns = static_cast<double>(sequence.id.value) * kGoldenRatio;
   const double place = turns - std::floor(turns);

@@ -16,7 +16,7 @@ void BackgroundWork::choose_tokens(StepDraft& draft, int32_t kept_for_oldest) co
   const StepShape shape = draft.terms.shape;
   StepBudget& budget = draft.budget;
   const auto goes_on_anyway = [&](const Sequence& sequence) {
-    return table_.nobody_live() && &sequence == &table_.running().oldest();
+    return table_.nobody_live() && &sequence == &table_.running().oldest_to_go_on();
   };
   for (DraftEntry& candidate : draft.candidates) {
     const Sequence& sequence = *candidate.sequence;

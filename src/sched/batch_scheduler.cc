@@ -59,6 +59,7 @@ Status BatchScheduler::check(const Request& request) const {
 
 Status BatchScheduler::add(Request request) {
   HR_RETURN_IF_ERROR(check(request));
+  if (request.beams) prepare_search(request, options_.end_ids.size());
   return table_.add(std::move(request), next_step_, pace_.now());
 }
 
@@ -77,6 +78,7 @@ bool BatchScheduler::cancel(RequestId request, int32_t choice) {
   const auto found = table_.requests().find(request);
   if (found == table_.requests().end()) return false;
   const std::vector<Sequence*>& choices = found->second.choices;
+  if (found->second.search != nullptr) return false;  // its answers come whole, at its end
   if (choice < 0 || static_cast<size_t>(choice) >= choices.size()) return false;
   Sequence* sequence = choices[static_cast<size_t>(choice)];
   if (sequence == nullptr) return false;
@@ -243,8 +245,13 @@ void BatchScheduler::admit(StepDraft& draft, Sequence& head, const PrefixMatch& 
   writer_.write_admission(draft, head, head.known_tokens());
   if (usable_after == Ticket(draft.plan.step)) {
     head.last_step = usable_after;  // the load refers to its pages
-    return;
+  } else {
+    write_first_chunk(draft, head);
   }
+  if (head.request->beams && !head.output.empty()) resume_beams(draft, head);
+}
+
+void BatchScheduler::write_first_chunk(StepDraft& draft, Sequence& head) {
   const int32_t rest = head.known_length() - head.extent.most;
   const int32_t chunk = chooser_.chunk(draft.budget, head, head.extent.most, rest);
   DraftEntry candidate{.sequence = &head,
@@ -254,6 +261,19 @@ void BatchScheduler::admit(StepDraft& draft, Sequence& head, const PrefixMatch& 
   supply_.grow(head, candidate.count, Ticket(draft.plan.step), candidate.new_blocks,
                draft.plan.copies);
   writer_.write_work(draft, candidate);
+}
+
+// The other beams of a search that has begun. What is found of each takes no page that is not free.
+void BatchScheduler::resume_beams(StepDraft& draft, Sequence& first) {
+  const std::vector<Sequence*> beams = first.followers;
+  for (Sequence* beam : beams) {
+    const std::span<Sequence* const> running = table_.running().all();
+    PrefixMatch hit = supply_.find_prefix(*beam, running);
+    if (supply_.pages_to_adopt(hit) > pool_.free_count()) hit = {};
+    const Ticket usable_after = table_.resume_beam(first, *beam, hit, draft.plan.step);
+    if (usable_after == Ticket(draft.plan.step)) beam->last_step = usable_after;
+    writer_.write_admission(draft, *beam, beam->known_tokens());
+  }
 }
 
 // --- what a step brought

@@ -82,6 +82,8 @@ class BatchScheduler final : public Scheduler {
   void admit_waiting(StepDraft& draft);
   Sequence* name_next(StepDraft& draft);
   void admit(StepDraft& draft, Sequence& head, const PrefixMatch& hit);
+  void write_first_chunk(StepDraft& draft, Sequence& head);
+  void resume_beams(StepDraft& draft, Sequence& first);
 
   SchedulerAudit audit() const { return {options_, pool_, cache_.get(), supply_, table_}; }
 

@@ -5,10 +5,10 @@
 
 namespace headrace {
 
-// A muted leader has no token to go on from.
+// A muted leader has no token to go on from, nor has a beam.
 bool EndedRows::goes_on(const Sequence& sequence) const {
   return policy_.rules().computes_finished_rows && sequence.is<Decoding>() && !sequence.muted &&
-         !sequence.rank.background;
+         !sequence.rank.background && !sequence.request->beams;
 }
 
 void EndedRows::drop(LeavingSlot& leaving) {

@@ -18,10 +18,12 @@ Sequence* FairPolicy::next(const StepView& view) {
   return least == nullptr ? nullptr : *least->queue.begin();
 }
 
+// The other tenant has no fewer than this one behind it. (With a beam its whole search gives way.)
 bool FairPolicy::preempts(const Sequence& waiting, const Sequence& running, double) const {
   const Tenant& least = tenant_of(waiting);
   const Tenant& most = tenant_of(running);
-  return least.running() + 1 < most.running() && least.counter <= most.counter;
+  const int32_t leave = running.request->beams ? running.request->beams->width : 1;
+  return least.running() + 1 <= most.running() - leave && least.counter <= most.counter;
 }
 
 int32_t FairPolicy::find_or_add(const std::string& name) {

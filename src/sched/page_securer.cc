@@ -8,7 +8,7 @@ namespace headrace {
 void PageSecurer::keep_for_oldest() {
   supply_.keep_for_nobody();
   if (table_.running().empty()) return;
-  const Sequence& oldest = table_.running().oldest();
+  const Sequence& oldest = table_.running().oldest_to_go_on();
   if (oldest.awaits_pages_since == 0) return;
   // The fewest tokens that a step can compute of it.
   const bool whole = oldest.is<Prefilling>() && !options_.chunked_prefill;
@@ -57,12 +57,13 @@ int32_t PageSecurer::secure_for(Sequence& sequence, int32_t count, uint64_t step
     // What the steps in flight give back is enough: waiting beats preempting.
     if (needed <= supply_.pages_to_come() - turned_over) {
       supply_.await(sequence, step);
-      if (&sequence == &table_.running().oldest()) keep_for_oldest();
+      if (&sequence == &table_.running().oldest_to_go_on()) keep_for_oldest();
       return 0;
     }
     if (table_.ended_rows().drop_one()) continue;
     Sequence& youngest = table_.running().youngest();
-    if (&youngest == &sequence) return 0;
+    const bool own_search = sequence.request->beams && youngest.request == sequence.request;
+    if (&youngest == &sequence || own_search) return 0;
     table_.preempt(youngest);
     sequence.awaits_pages_since = 0;
   }

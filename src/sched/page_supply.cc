@@ -34,6 +34,14 @@ int64_t PageSupply::pages_to_join(const Sequence& head, const PrefixMatch& hit,
   return pages - cache_->pages_in_use(hit) + cache_->copies(hit);
 }
 
+int64_t PageSupply::pages_to_adopt(const PrefixMatch& hit) const {
+  if (hit.tokens == 0) return 0;
+  int64_t pages = 0;
+  for (const KvGroupSpec& group : options_.groups)
+    pages += pages_for(hit.tokens, group.block_tokens);
+  return pages - cache_->pages_in_use(hit);
+}
+
 Ticket PageSupply::adopt(Sequence& head, const PrefixMatch& hit) {
   note_prefix(head, hit.tokens);
   head.checkpoint.reset();

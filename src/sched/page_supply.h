@@ -38,6 +38,8 @@ class PageSupply {
   // shared page that it will write is copied.
   int64_t pages_to_join(const Sequence& head, const PrefixMatch& hit,
                         std::span<Sequence* const> running) const;
+  // Free pages that adopt() takes at most.
+  int64_t pages_to_adopt(const PrefixMatch& hit) const;
   // The sequence begins with the hit. Returns the plan after which those tokens can be used: the
   // one that loads the last of their pages.
   Ticket adopt(Sequence& head, const PrefixMatch& hit);

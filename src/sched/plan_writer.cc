@@ -30,6 +30,23 @@ void PlanWriter::write_admission(StepDraft& draft, const Sequence& sequence,
                                  .checkpoint = sequence.checkpoint});
 }
 
+// The slot begins anew, before what this step adds to its pages. Those that a window has passed
+// since may be another's by now.
+void PlanWriter::write_moved_beam(StepDraft& draft, Sequence& beam) const {
+  Decoding& decoding = beam.decoding();
+  std::vector<GroupBlocks> pages = *std::exchange(decoding.moved_to, std::nullopt);
+  decoding.untold = false;
+  for (GroupBlocks& group : pages) {
+    const auto size = static_cast<int32_t>(group.blocks.size());
+    const int32_t passed =
+        std::clamp(beam.blocks.first_held(group.group) - group.first_index, 0, size);
+    group.blocks.erase(group.blocks.begin(), group.blocks.begin() + passed);
+    group.first_index += passed;
+  }
+  write_admission(draft, beam, beam.known_tokens());
+  draft.plan.admitted.back().blocks = std::move(pages);
+}
+
 void PlanWriter::write_work(StepDraft& draft, DraftEntry& candidate) {
   StepPlan& plan = draft.plan;
   Sequence& sequence = *candidate.sequence;
@@ -41,6 +58,8 @@ void PlanWriter::write_work(StepDraft& draft, DraftEntry& candidate) {
             .drafted = candidate.drafted,
             .also_sample = {},
             .new_blocks = std::move(candidate.new_blocks)};
+  const bool moved = sequence.is<Decoding>() && sequence.decoding().moved_to;
+  if (moved) write_moved_beam(draft, sequence);
   supply_.plan_saves(sequence, work);
   sequence.extent.plan(work.count, work.proposal_count());
   sequence.last_step = Ticket(plan.step);
@@ -53,7 +72,8 @@ void PlanWriter::write_work(StepDraft& draft, DraftEntry& candidate) {
   work.samples = last && !sequence.muted && sequence.request->sampling.max_tokens > 0;
   if (last && prefilling != nullptr && sequence.request->sampling.max_tokens > 0) {
     sequence.state = Decoding{prefilling->slot};
-    start_followers(draft, sequence, work);
+    // What a search makes of this row says how its beams start.
+    if (!sequence.request->beams) start_followers(draft, sequence, work);
   }
   if (work.samples) ++sequence.samples_in_flight;
   if (work.proposal_count() > 0) {

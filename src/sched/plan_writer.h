@@ -27,6 +27,7 @@ class PlanWriter {
   void write_work(StepDraft& draft, DraftEntry& candidate);
 
  private:
+  void write_moved_beam(StepDraft& draft, Sequence& beam) const;
   void start_followers(StepDraft& draft, Sequence& leader, Work& work);
   bool wants_prompt_logprobs(const Sequence& sequence, const Work& work) const;
   void write_ended_rows(StepDraft& draft);

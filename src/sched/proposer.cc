@@ -5,11 +5,11 @@
 namespace headrace {
 
 // Penalties count what stands before a row, which for the rows of a step is known one by one. What
-// runs in the background takes what others leave and needs no speed.
+// runs in the background takes what others leave and needs no speed. A beam samples nothing.
 bool Proposer::may_have(const Sequence& sequence) const {
   const bool formed = sequence.request->constraint != nullptr;
   return !counts_outputs(sequence.request->sampling) && !sequence.rank.background &&
-         (formed ? jumps_ahead_ : source_ != nullptr || by_runner_);
+         !sequence.request->beams && (formed ? jumps_ahead_ : source_ != nullptr || by_runner_);
 }
 
 // An answer with a form has its form's: what other sources propose the form may forbid.

@@ -9,9 +9,11 @@
 #include <vector>
 
 #include "base/adapter.h"
+#include "base/answer_end.h"
 #include "base/ids.h"
 #include "base/inline_vector.h"
 #include "base/logprobs.h"
+#include "base/named.h"
 #include "base/sampling_params.h"
 #include "base/token_constraint.h"
 
@@ -21,6 +23,24 @@ namespace headrace {
 enum class Lookahead : uint8_t {
   kBlind,        // before the token that the last one samples is known
   kAfterResult,  // behind its result, which decides what is computed next (a grammar, beams)
+};
+
+// When a beam search ends that has as many finished answers as beams (transformers'
+// early_stopping).
+enum class EarlyStopping : uint8_t {
+  kNo,     // when the best beam, as long as it is, scores no better than the worst of them
+  kYes,    // at once
+  kNever,  // when no beam can score better, however long it gets
+};
+inline constexpr Named<EarlyStopping> kEarlyStoppings[] = {
+    {"false", EarlyStopping::kNo}, {"true", EarlyStopping::kYes}, {"never", EarlyStopping::kNever}};
+
+// A request whose answers are searched for and not sampled (sched/beam_search.h).
+struct BeamOptions {
+  int32_t width = 1;         // beams: sequences that go on in each step, >= SamplingParams::n
+  float length_penalty = 1;  // an answer of L tokens scores ln p / L^penalty
+  EarlyStopping early_stopping = EarlyStopping::kNo;
+  int32_t logprobs = -1;  // SamplingParams::logprobs as asked for; the scheduler sets it
 };
 
 struct Request {
@@ -44,6 +64,13 @@ struct Request {
   std::vector<TokenId> answered;
   int32_t first_choice = 0;  // what choice 0 is to random numbers; emissions count from 0
   uint32_t owner = 0;  // whoever adds it finds his own by this number: emissions bring it back
+  // Its answers are the n best of a search, and come at its end; nullopt: they are sampled.
+  std::optional<BeamOptions> beams = {};
+  // Of a search: what ends an answer besides tokens; null: nothing.
+  std::shared_ptr<const AnswerEnd> answer_end = nullptr;
+
+  // Sequences that it is computed as.
+  int32_t sequences() const { return beams ? beams->width : sampling.n; }
 };
 
 enum class FinishReason : uint8_t {
@@ -61,6 +88,12 @@ using StepTokens = InlineVector<TokenId, 4>;
 // The name the OpenAI API gives it: "stop", "length", "abort", "error" (faults and dead ends).
 std::string_view finish_reason_name(FinishReason reason);
 
+// What a search says of an answer.
+struct BeamScore {
+  double cumulative_logprob = 0;  // of its tokens, an end id among them
+  double score = 0;               // the same by its length: answers are ordered by it
+};
+
 // What a step brought for one choice of a request. `tokens` are new output tokens; an end id that
 // stopped the choice is among them (the edge hides it).
 struct Emission {
@@ -76,6 +109,7 @@ struct Emission {
   FinishReason finish = FinishReason::kNone;
   std::optional<TokenId> stop_token;  // the stop_token_ids entry that ended it (none for end ids)
   int32_t cached_tokens = 0;          // of the prompt, not computed but found in the prefix cache
+  std::optional<BeamScore> beam_score = {};  // of an answer of a search, which comes whole
   // The request leaves the queue: its first step starts. Once, before all others, with no news
   // beside it; a request that ends in the queue has none.
   bool admitted = false;

@@ -76,6 +76,54 @@ Status check_answered(const Request& request) {
                             sampling.max_tokens));
 }
 
+// The first of its parameters that a search has no use for; nullptr: there is none.
+const char* outside_of_search(const Request& request) {
+  const SamplingParams& sampling = request.sampling;
+  if (request.constraint != nullptr) return "structured output";
+  if (sampling.repetition_penalty != 1.0f) return "repetition_penalty";
+  if (sampling.presence_penalty != 0.0f) return "presence_penalty";
+  if (sampling.frequency_penalty != 0.0f) return "frequency_penalty";
+  if (sampling.dry.on()) return "dry_multiplier";
+  if (!sampling.logit_bias.empty()) return "logit_bias";
+  return request.answered.empty() ? nullptr : "an answer that was begun elsewhere";
+}
+
+Status check_beams(const SchedulerOptions& options, const Request& request) {
+  const int32_t width = request.beams->width;
+  const auto refuse = [](std::string message, std::string field) {
+    return invalid_argument(std::move(message), std::move(field));
+  };
+  if (width < 1)
+    return refuse(fmt::format("beam_width is {}, it must be at least 1", width), "beam_width");
+  if (request.sampling.n > width) {
+    return refuse(fmt::format("n is {}, more than the {} beams that there are answers of",
+                              request.sampling.n, width),
+                  "n");
+  }
+  if (width > options.max_num_seqs) {
+    return refuse(fmt::format("beam_width is {}, more than the {} sequences that run at once",
+                              width, options.max_num_seqs),
+                  "beam_width");
+  }
+  if (request.sampling.max_tokens < 1) {
+    return refuse("max_tokens is 0, and use_beam_search searches for at least one", "max_tokens");
+  }
+  if (const char* other = outside_of_search(request)) {
+    return refuse(fmt::format("use_beam_search does not go with {}", other), "use_beam_search");
+  }
+  if (options.state_checkpoints) {
+    return refuse("use_beam_search is not supported by this model: its layers keep states",
+                  "use_beam_search");
+  }
+  if (options.allocation == KvAllocation::kReserveMax) {
+    return refuse(
+        "use_beam_search needs --kv-memory paged or virtual: contiguous memory shares "
+        "no page",
+        "use_beam_search");
+  }
+  return ok_status();
+}
+
 }  // namespace
 
 Status check_options(const SchedulerOptions& options) {
@@ -112,6 +160,11 @@ int64_t pages_for_request(const SchedulerOptions& options, const Request& reques
   const int64_t length = options.allocation == KvAllocation::kReserveMax
                              ? options.max_model_len
                              : prompt + std::max(0, request.sampling.max_tokens - 1);
+  if (request.beams) {
+    // Beams that gave way may share no page when they come again, and each copies one to write it.
+    const int64_t one = peak_pages(options.groups, length, options.max_num_batched_tokens);
+    return request.beams->width * (one + static_cast<int64_t>(options.groups.size()));
+  }
   return peak_pages_forked(options.groups, prompt, length, options.max_num_batched_tokens,
                            request.sampling.n);
 }
@@ -145,15 +198,17 @@ Status check_request(const SchedulerOptions& options, const Request& request) {
             prompt, sampling.max_tokens, options.max_model_len),
         prompt > options.max_model_len ? "prompt" : "max_tokens");
   }
+  if (request.beams) HR_RETURN_IF_ERROR(check_beams(options, request));
   if (!request.answered.empty()) HR_RETURN_IF_ERROR(check_answered(request));
   const int64_t pages = pages_for_request(options, request);
   if (pages > options.block_count) {
     return invalid_argument(
         fmt::format(
-            "prompt of {} tokens, max_tokens {} and n {} need {} KV blocks, more than the {} "
+            "prompt of {} tokens, max_tokens {} and {} {} need {} KV blocks, more than the {} "
             "there are",
-            prompt, sampling.max_tokens, sampling.n, pages, options.block_count),
-        prompt > int64_t{sampling.max_tokens} * sampling.n ? "prompt" : "max_tokens");
+            prompt, sampling.max_tokens, request.beams ? "beam_width" : "n", request.sequences(),
+            pages, options.block_count),
+        prompt > int64_t{sampling.max_tokens} * request.sequences() ? "prompt" : "max_tokens");
   }
   return ok_status();
 }

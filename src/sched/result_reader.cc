@@ -53,6 +53,7 @@ std::vector<Emission> ResultReader::read(const StepPlan& plan, std::span<Sequenc
     }
     end_prompt_only(work, *sequences[i], emissions);
   }
+  beams_.advance(moment.now_seconds, emissions);
   return emissions;
 }
 
@@ -70,7 +71,7 @@ void ResultReader::note_all_computed(const StepPlan& plan, std::span<Sequence* c
 
 void ResultReader::count(SchedulerStats& stats) const {
   stats.prompt_tokens = prompt_tokens_;
-  stats.generation_tokens = generation_tokens_;
+  stats.generation_tokens = generation_tokens_ + beams_.tokens();
   stats.recomputed_tokens = recomputed_tokens_;
   stats.dropped_tokens = dropped_tokens_;
   stats.ended_row_tokens = ended_row_tokens_;
@@ -118,7 +119,8 @@ void ResultReader::note_computed(const Work& work, Sequence& sequence,
 // Also what was in flight when it was preempted: its policy has it served.
 void ResultReader::charge(Sequence& sequence, int32_t prompt_tokens, int32_t output_tokens) {
   if (sequence.is<Retiring>() || sequence.rank.background) return;
-  const bool moved = policy_.served(sequence, {prompt_tokens, output_tokens, moment_.step_seconds});
+  const bool moved =
+      policy_.served(ranked_by(sequence), {prompt_tokens, output_tokens, moment_.step_seconds});
   if (moved && sequence.running()) table_.rerank(sequence);
 }
 
@@ -140,8 +142,10 @@ void ResultReader::take_row(Sequence& sequence, const Work& work, const StepResu
   emission.choice = sequence.choice;
   emission.cached_tokens = sequence.entry->cached_tokens;
   if (work.rows == LogitRows::kAll) take_prompt_logprobs(sequence, work, *row, emission);
+  const bool is_beam = sequence.request->beams.has_value();
+  if (work.samples && is_beam) beams_.take(sequence, *row);
   if (work.samples && row->dead_end) emission.finish = FinishReason::kDeadEnd;
-  if (work.samples && !row->dead_end) take_sampled_row(sequence, *row, emission);
+  if (work.samples && !row->dead_end && !is_beam) take_sampled_row(sequence, *row, emission);
   const bool ends = emission.finish != FinishReason::kNone;
   if (!ends && emission.tokens.empty() && emission.prompt_logprobs.empty()) out.pop_back();
   if (!ends) return;
@@ -217,10 +221,12 @@ void ResultReader::end_prompt_only(const Work& work, const Sequence& leader,
   }
 }
 
-// NaN logits end the choice; of a leader, all choices that would have shared its pages. What it
+// NaN logits end the choice; of a leader, all choices that would have shared its pages; of a beam,
+// its search. What it
 // computed may be wrong from some token on: no other sequence shall find it.
 void ResultReader::fault(Sequence& sequence, std::vector<Emission>& out) {
   supply_.forget(sequence);
+  if (sequence.request->beams) return beams_.fault(*sequence.entry, out);
   std::vector<Sequence*> ended = sequence.followers;
   ended.push_back(&sequence);
   for (Sequence* each : ended) {

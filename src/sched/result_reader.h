@@ -9,6 +9,7 @@
 
 #include "kv/block_pool.h"
 #include "sched/admission.h"
+#include "sched/beam_reader.h"
 #include "sched/page_supply.h"
 #include "sched/proposer.h"
 #include "sched/queue_policy.h"
@@ -29,7 +30,8 @@ class ResultReader {
         supply_(supply),
         admission_(admission),
         table_(table),
-        proposer_(proposer) {}
+        proposer_(proposer),
+        beams_(policy, admission, table) {}
 
   // When a step ended, and how long it took.
   struct Moment {
@@ -63,6 +65,7 @@ class ResultReader {
   AdmissionControl& admission_;
   SequenceTable& table_;
   Proposer& proposer_;
+  BeamReader beams_;
   Moment moment_;  // of the step that is read
   uint64_t prompt_tokens_ = 0, generation_tokens_ = 0, recomputed_tokens_ = 0;
   uint64_t dropped_tokens_ = 0, ended_row_tokens_ = 0;

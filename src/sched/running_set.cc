@@ -13,6 +13,16 @@ std::span<Sequence* const> RunningSet::live() const {
   return {list_.begin(), end};
 }
 
+Sequence& RunningSet::oldest_to_go_on() const {
+  Sequence& oldest = *list_.front();
+  if (!oldest.request->beams) return oldest;
+  const auto found = std::find_if(list_.begin(), list_.end(), [&](const Sequence* each) {
+    const bool goes_on = each->is<Prefilling>() || each->can_decode();
+    return goes_on && each->request == oldest.request;
+  });
+  return found == list_.end() ? oldest : **found;
+}
+
 void RunningSet::insert(Sequence& sequence) {
   list_.insert(std::upper_bound(list_.begin(), list_.end(), &sequence, ByRank()), &sequence);
 }

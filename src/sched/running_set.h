@@ -19,6 +19,8 @@ class RunningSet {
   // REQUIRES: not empty
   Sequence& oldest() const { return *list_.front(); }
   Sequence& youngest() const { return *list_.back(); }
+  // The oldest; of a search, whose beams wait for each other, the first that need not.
+  Sequence& oldest_to_go_on() const;
 
   void insert(Sequence& sequence);
   void remove(Sequence& sequence);  // REQUIRES: it is here, by the rank that it has

@@ -9,4 +9,21 @@ bool Sequence::can_decode() const {
          extent.most < prompt_length() + sampled;
 }
 
+Sequence& ranked_by(Sequence& sequence) {
+  if (!sequence.request->beams) return sequence;
+  for (Sequence* each : sequence.entry->choices) {
+    if (each != nullptr) return *each;
+  }
+  return sequence;
+}
+
+std::vector<Sequence*> running_with(Sequence& sequence) {
+  if (!sequence.request->beams) return {&sequence};
+  std::vector<Sequence*> beams;
+  for (Sequence* each : sequence.entry->choices) {
+    if (each != nullptr && each->running()) beams.push_back(each);
+  }
+  return beams;
+}
+
 }  // namespace headrace

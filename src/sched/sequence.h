@@ -6,6 +6,10 @@
 //
 // With n > 1 one choice leads: it computes the prompt while the others (its followers) wait with
 // their slots reserved; when its last prompt token is computed they start Decoding on its pages.
+//
+// The sequences of a search (Request::beams) are its beams. They run together or wait together: all
+// follow the first while they wait, and where one gives way all do. The prompt's result starts the
+// followers, each result moves the beams on: a beam that has ended takes over the pages of another.
 #pragma once
 
 #include <compare>
@@ -20,6 +24,7 @@
 #include "base/ids.h"
 #include "kv/prefix_cache.h"
 #include "kv/sequence_blocks.h"
+#include "sched/beam_search.h"
 #include "sched/extent.h"
 #include "sched/request.h"
 
@@ -40,10 +45,17 @@ struct Rank {
 // The level before all classes, of a sequence that has waited too long.
 inline constexpr int32_t kPromotedLevel = std::numeric_limits<int32_t>::min();
 
+// A search, and the sequences of its beams: best first, one to begin with.
+struct RunningSearch {
+  BeamSearch search;
+  std::vector<Sequence*> beams;
+};
+
 // A request that has not ended, with its choices that have not.
 struct RequestEntry {
   std::shared_ptr<const Request> request;
-  std::vector<Sequence*> choices;  // [n]; null = ended
+  std::vector<Sequence*> choices;         // [Request::sequences()]; null = ended
+  std::unique_ptr<RunningSearch> search;  // null: its answers are sampled
   int32_t unfinished = 0;
   // Prompt log-probabilities up to this prompt index were emitted (index 0 has none).
   int32_t prompt_scored = 1;
@@ -60,6 +72,12 @@ struct Prefilling {
 };
 struct Decoding {
   SlotId slot;
+  // Of a beam: what may follow it, from its last row until all beams have theirs; the pages that it
+  // went on with, of which its next work tells the device, and of its tokens; whether nothing has
+  // told the device of the sequence yet.
+  std::optional<TokenLogprobs> candidates{};
+  std::optional<std::vector<GroupBlocks>> moved_to{};
+  bool untold = false;
 };
 struct Retiring {         // ended, but a step in flight still refers to it
   bool in_batch = false;  // or its row is computed until its static batch has ended
@@ -129,7 +147,8 @@ struct Sequence {
     return std::holds_alternative<State>(state);
   }
   bool running() const { return is<Prefilling>() || is<Decoding>(); }
-  SlotId slot() const {  // REQUIRES: running()
+  Decoding& decoding() { return std::get<Decoding>(state); }  // REQUIRES: is<Decoding>()
+  SlotId slot() const {                                       // REQUIRES: running()
     const auto* prefilling = std::get_if<Prefilling>(&state);
     return prefilling != nullptr ? prefilling->slot : std::get<Decoding>(state).slot;
   }
@@ -155,6 +174,11 @@ struct Sequence {
     return prompt_length() + std::max(0, request->sampling.max_tokens - 1);
   }
 };
+
+// The sequence that the rank of this one is of: itself, or the first of its search.
+Sequence& ranked_by(Sequence& sequence);
+// The running sequences that stand or fall with this one: itself, or all of its search.
+std::vector<Sequence*> running_with(Sequence& sequence);
 
 struct ByRank {
   bool operator()(const Sequence* a, const Sequence* b) const { return a->rank < b->rank; }

@@ -8,6 +8,26 @@
 #include "base/check.h"
 
 namespace headrace {
+namespace {
+
+// What `from` has computed, `to` has too.
+void share_pages(BlockPool& pool, Sequence& from, Sequence& to) {
+  to.blocks = from.blocks.fork(pool, from.extent.most);
+  to.extent = from.extent;
+  to.computed_max = from.extent.most;
+  to.path = from.path;
+  to.prefix_tokens = from.prefix_tokens;
+  to.last_step = std::max(to.last_step, from.last_step);
+}
+
+// Beams stand in line one behind the other, with the rank of the first.
+void place_behind(const Sequence& first, Sequence& beam) {
+  beam.reserved = first.reserved;
+  beam.rank = first.rank;
+  beam.rank.choice = beam.choice;
+}
+
+}  // namespace
 
 SequenceTable::SequenceTable(const SchedulerOptions& options, QueuePolicy& policy, BlockPool& pool,
                              PageSupply& supply, AdmissionControl& admission)
@@ -32,9 +52,9 @@ bool SequenceTable::nobody_live() const {
 // --- requests come, choices end
 
 Status SequenceTable::add(Request request, uint64_t step, double now_seconds) {
-  const int32_t room = options_.max_num_seqs + options_.max_queued_requests;
+  const int32_t outstanding_max = options_.max_num_seqs + options_.max_queued_requests;
   int32_t& outstanding = outstanding_[request.background ? 1 : 0];
-  if (outstanding >= room) {
+  if (outstanding >= outstanding_max) {
     return exhausted(
         fmt::format("{} requests are running or queued, the most there can be", outstanding));
   }
@@ -43,9 +63,9 @@ Status SequenceTable::add(Request request, uint64_t step, double now_seconds) {
   const auto [entry, fresh] = requests_.try_emplace(shared->id);
   CHECK_MSG(fresh, "a request id is unique for the life of the process");
   entry->second.request = shared;
-  entry->second.unfinished = shared->sampling.n;
+  entry->second.unfinished = shared->sequences();
   const uint64_t arrival = next_arrival_++;
-  for (int32_t choice = 0; choice < shared->sampling.n; ++choice) {
+  for (int32_t choice = 0; choice < shared->sequences(); ++choice) {
     auto sequence =
         std::make_unique<Sequence>(Sequence{.id = SequenceId(next_sequence_++),
                                             .entry = &entry->second,
@@ -66,6 +86,12 @@ Status SequenceTable::add(Request request, uint64_t step, double now_seconds) {
   leader->followers.assign(entry->second.choices.begin() + 1, entry->second.choices.end());
   for (Sequence* follower : leader->followers) follower->state = Waiting{.leader = leader};
   for (Sequence* choice : entry->second.choices) policy_.note(SequenceEvent::kArrived, *choice);
+  if (shared->beams) {
+    const int32_t room = options_.max_model_len - leader->prompt_length();
+    entry->second.search = std::make_unique<RunningSearch>(RunningSearch{
+        .search = BeamSearch(shared, options_.end_ids, std::min(shared->sampling.max_tokens, room)),
+        .beams = {leader}});
+  }
   enqueue(*leader, step);
   return ok_status();
 }
@@ -114,8 +140,13 @@ void SequenceTable::leave_batch(Sequence& sequence, bool ended) {
   // A finished row of the background is held for no batch.
   const bool of_batch = ended && !sequence.rank.background;
   const bool goes_on = ended && rows_.goes_on(sequence);
-  slots_.leave({sequence.id, sequence.slot(), sequence.last_step, of_batch,
-                sequence.rank.background, goes_on ? &sequence : nullptr});
+  const auto* decoding = std::get_if<Decoding>(&sequence.state);
+  if (decoding != nullptr && decoding->untold) {
+    slots_.give_back(decoding->slot);  // a beam that took another's place in the last result
+  } else {
+    slots_.leave({sequence.id, sequence.slot(), sequence.last_step, of_batch,
+                  sequence.rank.background, goes_on ? &sequence : nullptr});
+  }
   sequence.path = {};
   if (!goes_on) {
     sequence.blocks.release_all(pool_, sequence.last_step);
@@ -203,20 +234,22 @@ Rank SequenceTable::rank_of(const Sequence& sequence) const {
 }
 
 void SequenceTable::promote(Sequence& sequence, uint64_t step) {
-  const auto to_front = [&] {  // among the promoted: first come first served
-    sequence.rank.level = kPromotedLevel;
-    sequence.rank.key = 0;
+  const auto to_front = [](Sequence& each) {  // among the promoted: first come first served
+    each.rank.level = kPromotedLevel;
+    each.rank.key = 0;
   };
   if (sequence.running()) {
-    running_.remove(sequence);
-    to_front();
-    sequence.waits_since = step;
-    running_.insert(sequence);
+    for (Sequence* each : running_with(sequence)) {
+      running_.remove(*each);
+      to_front(*each);
+      each->waits_since = step;
+      running_.insert(*each);
+    }
     return;
   }
   line_.end_longest_wait();
   dequeue(sequence);
-  to_front();
+  to_front(sequence);
   enqueue(sequence, step);
 }
 
@@ -233,25 +266,75 @@ void SequenceTable::start(Sequence& head) {
 
 void SequenceTable::start_follower(Sequence& leader, Sequence& follower, uint64_t step) {
   const SlotId slot = std::get<Waiting>(follower.state).slot.value();
-  follower.blocks = leader.blocks.fork(pool_, leader.extent.most);
-  follower.extent = leader.extent;
-  follower.computed_max = leader.extent.most;
-  follower.path = leader.path;
+  share_pages(pool_, leader, follower);
   policy_.note(SequenceEvent::kForked, follower);
   follower.reserved = leader.reserved;
   follower.rank = rank_of(follower);
   follower.waits_since = step;
-  follower.prefix_tokens = leader.prefix_tokens;
   follower.samples_in_flight = 1;
-  follower.last_step = leader.last_step;
   follower.state = Decoding{slot};
   running_.insert(follower);
 }
 
+// --- beams
+
+void SequenceTable::move_beam(Sequence& parent, Sequence& beam) {
+  CHECK(parent.is<Decoding>() && parent.samples_in_flight == 0 && beam.samples_in_flight == 0);
+  if (const auto* waiting = std::get_if<Waiting>(&beam.state)) {
+    const SlotId slot = waiting->slot.value();
+    policy_.note(SequenceEvent::kForked, beam);
+    std::erase(parent.followers, &beam);
+    beam.state = Decoding{.slot = slot, .untold = true};
+    beam.waits_since = parent.waits_since;
+    place_behind(parent, beam);
+    running_.insert(beam);
+  } else {
+    beam.blocks.release_all(pool_, beam.last_step);
+  }
+  share_pages(pool_, parent, beam);
+  beam.output = parent.output;
+  beam.decoding().moved_to = beam.blocks.table();
+}
+
+Ticket SequenceTable::resume_beam(Sequence& first, Sequence& beam, const PrefixMatch& hit,
+                                  uint64_t step) {
+  const SlotId slot = std::get<Waiting>(beam.state).slot.value();
+  std::erase(first.followers, &beam);
+  beam.state = Prefilling{.slot = slot, .target = beam.known_length()};
+  beam.waits_since = step;
+  place_behind(first, beam);
+  running_.insert(beam);
+  return supply_.adopt(beam, hit);
+}
+
+// All of the search follow its first from now on, with what they have generated.
+void SequenceTable::requeue_search(Sequence& victim) {
+  const std::vector<Sequence*> beams = running_with(victim);
+  Sequence& first = *beams.front();
+  supply_.pin(first);
+  for (Sequence* beam : beams) {
+    beam->preemptions = victim.preemptions;
+    beam->yields = victim.yields;
+    leave_batch(*beam, /*ended=*/false);
+    if (beam == &first) continue;
+    beam->state = Waiting{.leader = &first};
+    first.followers.push_back(beam);
+    first.last_step = std::max(first.last_step, beam->last_step);  // it joins behind all of theirs
+  }
+  first.displaced = std::exchange(victim.displaced, false);
+  first.state = Waiting{};
+  enqueue(first, victim.waits_since);
+}
+
 void SequenceTable::rerank(Sequence& sequence) {
-  running_.remove(sequence);
-  sequence.rank = rank_of(sequence);
-  running_.insert(sequence);
+  const std::vector<Sequence*> together = running_with(sequence);
+  for (Sequence* each : together) running_.remove(*each);
+  const Rank rank = rank_of(*together.front());
+  for (Sequence* each : together) {
+    each->rank = rank;
+    each->rank.choice = each->choice;
+    running_.insert(*each);
+  }
 }
 
 void SequenceTable::preempt(Sequence& victim) {
@@ -269,6 +352,7 @@ void SequenceTable::yield(Sequence& victim) {
 
 void SequenceTable::requeue(Sequence& victim) {
   drop_reserved_slots(victim);
+  if (victim.request->beams) return requeue_search(victim);
   if (victim.muted) {
     hand_over(victim);
     retire(victim);

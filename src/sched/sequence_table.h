@@ -68,10 +68,17 @@ class SequenceTable {
   // The leader's prompt is planned to its end: the follower shares its pages and decodes from
   // there.
   void start_follower(Sequence& leader, Sequence& follower, uint64_t step);
+  // The beam goes on from another's tokens, on its pages. REQUIRES: `parent` decodes and has no
+  // step in flight; `beam` follows it, or decodes too
+  void move_beam(Sequence& parent, Sequence& beam);
+  // The search has joined again with its first sequence: another of its beams computes its tokens
+  // behind `hit`. Returns the step after which those pages are there.
+  Ticket resume_beam(Sequence& first, Sequence& beam, const PrefixMatch& hit, uint64_t step);
   // The rank of a running sequence may have changed.
   void rerank(Sequence& sequence);
   // The victim waits again: preempt() because an older sequence needs its pages, yield() because
-  // the policy prefers another. What it has generated is kept and computed again later.
+  // the policy prefers another. What it has generated is kept and computed again later. With a beam
+  // its whole search waits.
   void preempt(Sequence& victim);
   void yield(Sequence& victim);
 
@@ -87,6 +94,7 @@ class SequenceTable {
   void dequeue(Sequence& sequence);
   Rank rank_of(const Sequence& sequence) const;
   void requeue(Sequence& victim);
+  void requeue_search(Sequence& victim);
   void hand_over(Sequence& leader);  // its first follower leads the others
   void drop_reserved_slots(Sequence& leader);
   void leave_batch(Sequence& sequence, bool ended);

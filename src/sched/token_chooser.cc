@@ -45,9 +45,10 @@ void TokenChooser::choose_decodes(StepDraft& draft, int32_t kept) {
 // What the decodes leave to the oldest of all where it is a prompt.
 int32_t TokenChooser::budget_for_oldest(StepShape shape) const {
   const RunningSet& running = table_.running();
-  if (running.empty() || !running.oldest().is<Prefilling>()) return 0;
-  if (shape != StepShape::kMixed) return 0;
-  return options_.chunked_prefill ? 1 : running.oldest().unplanned_prompt();
+  if (running.empty() || shape != StepShape::kMixed) return 0;
+  const Sequence& oldest = running.oldest_to_go_on();
+  if (!oldest.is<Prefilling>()) return 0;
+  return options_.chunked_prefill ? 1 : oldest.unplanned_prompt();
 }
 
 // Whether a live request has all it needs to join in this step.

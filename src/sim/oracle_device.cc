@@ -232,7 +232,9 @@ void OracleDevice::update_slots(const StepPlan& plan) {
 
 void OracleDevice::admit(const Admission& admission) {
   std::unique_ptr<Slot>& slot = slots_.at(static_cast<size_t>(admission.slot.value));
-  CHECK_MSG(slot == nullptr, "a sequence is admitted to an occupied slot");
+  // (A beam is admitted again where it goes on from another's tokens.)
+  CHECK_MSG(slot == nullptr || slot->sequence == admission.sequence,
+            "a sequence is admitted to an occupied slot");
   slot = std::make_unique<Slot>();
   slot->sequence = admission.sequence;
   slot->choice = admission.choice;

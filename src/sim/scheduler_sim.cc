@@ -306,6 +306,8 @@ void SchedulerSimulation::arrive() {
     vary(request, seed_);
     begin_elsewhere(request, model_, seed_);
   }
+  const bool search =
+      settings_.beams && make_search(request, seed_, std::min(6, options_.max_num_seqs));
   const Status status = scheduler_->add(request);
   if (!status.ok()) {
     ++tally_.refused;
@@ -324,7 +326,11 @@ void SchedulerSimulation::arrive() {
     client.tokens.push_back(token);
     client.heard.append(token);
   }
-  clients.choices.assign(static_cast<size_t>(request.sampling.n), client);
+  clients.choices.assign(static_cast<size_t>(request.sequences()), client);
+  if (search) {
+    clients.found = oracle_search(model_, request, options_.end_ids, options_.max_model_len);
+    prepare_search(clients.request, options_.end_ids.size());
+  }
   open_.emplace(request.id, std::move(clients));
 }
 
@@ -364,6 +370,7 @@ void SchedulerSimulation::cancel_something() {
     if (clients == nullptr) return;
     const auto choice =
         leads != nullptr ? 0 : static_cast<int32_t>(rng_.below(clients->choices.size()));
+    if (clients->request.beams) return;  // its beams are nobody's to cancel
     const bool ended = clients->choices[static_cast<size_t>(choice)].ended;
     const RequestId id = clients->request.id;
     ++tally_.cancels;
@@ -381,8 +388,9 @@ void SchedulerSimulation::fault_something() {
   ++tally_.faults;
   device_->inject_fault(clients->request.id, static_cast<int32_t>(choice));
   clients->choices[choice].may_fault = true;
-  // While the prompt is scored, its fault is everyone's.
-  if (choice == 0 && clients->request.sampling.prompt_logprobs >= 0) {
+  // While the prompt is scored, its fault is everyone's, as that of a beam is.
+  const bool scored = choice == 0 && clients->request.sampling.prompt_logprobs >= 0;
+  if (clients->request.beams || scored) {
     for (Client& client : clients->choices) client.may_fault = true;
   }
 }

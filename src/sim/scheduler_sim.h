@@ -36,6 +36,7 @@
 #include "base/rng.h"
 #include "sched/scheduler.h"
 #include "sim/oracle_device.h"
+#include "sim/oracle_search.h"
 
 namespace headrace {
 
@@ -69,6 +70,7 @@ class SchedulerSimulation {
     bool varied_requests = false;
     bool equal_groups = false;  // each group that the seed draws as several that are alike
     bool states = false;        // sequences keep states, of which the seed draws the checkpoints
+    bool beams = false;         // some requests are searches
   };
   explicit SchedulerSimulation(uint64_t seed) : SchedulerSimulation(seed, Settings()) {}
   SchedulerSimulation(uint64_t seed, Settings settings);
@@ -89,6 +91,7 @@ class SchedulerSimulation {
   struct Tally {
     int64_t requests = 0, refused = 0, cancels = 0, faults = 0, tokens = 0, forks = 0, copies = 0;
     int64_t preemptions = 0, dropped_tokens = 0;
+    int64_t searches = 0;  // that ended
     int64_t cached_tokens = 0, evictions = 0, yields = 0, promotions = 0;
     int64_t pages_stored = 0, pages_loaded = 0, resumed_tokens = 0;
     int64_t states_saved = 0, states_restored = 0, states_evicted = 0;
@@ -111,8 +114,9 @@ class SchedulerSimulation {
   };
   struct Clients {
     Request request;
-    std::vector<Client> choices;
+    std::vector<Client> choices;  // of a search its beams, of which the first n have answers
     int32_t open = 0;
+    std::vector<BeamAnswer> found{};  // by a search
   };
   struct Admitted {
     RequestId request;
@@ -120,6 +124,7 @@ class SchedulerSimulation {
     int32_t prompt_end = 0;  // tokens from here on are decoded
     int32_t longest = 0;     // no token from here on is computed
     int32_t computed = 0;    // the longest that it was
+    bool beam = false;       // of a search
   };
   struct InFlight {
     StepPlan plan;

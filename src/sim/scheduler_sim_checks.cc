@@ -71,10 +71,14 @@ void SchedulerSimulation::check_invariants() {
 
 void SchedulerSimulation::check_plan(const StepPlan& plan) {
   for (const Admission& admission : plan.admitted) {
-    const int32_t computed = admitted_[admission.sequence].computed;
-    admitted_[admission.sequence] = {admission.request->id, admission.choice,
-                                     static_cast<int32_t>(admission.tokens.size()),
-                                     longest(*admission.request), computed};
+    int32_t computed = admitted_[admission.sequence].computed;
+    const auto known = static_cast<int32_t>(admission.tokens.size());
+    // A beam begins with what another has computed, and goes on with what it was before.
+    const bool begun = known > static_cast<int32_t>(admission.request->prompt.size());
+    if (admission.request->beams && begun) computed = std::max(computed, known - 1);
+    admitted_[admission.sequence] = {
+        admission.request->id,       admission.choice, known,
+        longest(*admission.request), computed,         admission.request->beams.has_value()};
     with_slot_.insert(admission.sequence);
     if (!admission.blocks.empty()) ++tally_.forks;
   }
@@ -87,6 +91,7 @@ void SchedulerSimulation::check_plan(const StepPlan& plan) {
     if (!seen.insert(work.sequence).second) fail("two works of one sequence");
     check_work(work);
     const bool decodes = work.first >= admitted_.at(work.sequence).prompt_end;
+    if (admitted_.at(work.sequence).beam) continue;  // which looks like a prompt where it has moved
     if (decodes && prompts_begun) fail("a decode after a prompt chunk");
     prompts_begun = prompts_begun || !decodes;
   }
@@ -192,7 +197,7 @@ void SchedulerSimulation::check_pages(const StepPlan& plan) {
 //   - of its own steps: its last tokens, or, preempted, the token that was in flight then
 //   - of slots, which all that had to give way gave up in one plan
 //   - of pages, given up in one plan too
-//   - of its pages again, where another choice of it joins or goes on
+//   - of its pages again, where another choice of it joins or goes on; of a search, each beam
 // and a plan for each of: a load of its pages, joining without budget, a background that had it.
 // Who joins in place of others finds their decodes in a step that is full: one gives way a plan.
 //
@@ -215,7 +220,11 @@ int64_t SchedulerSimulation::steps_without_work_max() const {
   const auto policy = std::find_if(std::begin(kPolicies), std::end(kPolicies),
                                    [&](const auto& row) { return row.name == options_.policy; });
   const int64_t in_flight = options_.steps_in_flight_max, slots = options_.max_num_seqs;
-  const int64_t next = 4 * (in_flight - 1) + 3;
+  int64_t beams = 0;
+  for (const auto& [id, clients] : open_) {
+    if (clients.request.beams) beams = std::max<int64_t>(beams, clients.request.beams->width);
+  }
+  const int64_t next = (4 + beams) * (in_flight - 1) + 3;
   const int64_t whole = in_flight * tokens_to_its_end(options_.max_model_len);
   switch (policy->patience) {
     case Patience::kInLine:
@@ -417,6 +426,11 @@ void SchedulerSimulation::check_emission(const Emission& emission) {
 void SchedulerSimulation::check_tokens(const Clients& clients, Client& client,
                                        const Emission& emission) {
   const Request& request = clients.request;
+  if (request.beams) {
+    const std::string wrong = wrong_in_answer(clients.found, emission);
+    tally_.searches += emission.finish != FinishReason::kNone && emission.choice == 0 ? 1 : 0;
+    return wrong.empty() ? void() : fail(wrong);
+  }
   const bool wants = request.sampling.logprobs >= 0;
   if (emission.logprobs.size() != (wants ? emission.tokens.size() : 0)) {
     return fail("one entry of log-probabilities per token, when asked for");

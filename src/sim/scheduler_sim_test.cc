@@ -237,6 +237,29 @@ TEST(SchedulerSimulation, EverySeedHoldsEveryInvariantWithStates) {
   EXPECT_GT(all.preemptions, runs.steps * runs.seeds / 500);
 }
 
+// The same where some requests are searches, whose beams fork and end in most steps; half of the
+// seeds have proposals for the others.
+TEST(SchedulerSimulation, EverySeedHoldsEveryInvariantWithBeams) {
+  const SeedRuns runs = seed_runs(2);
+  SchedulerSimulation::Tally all;
+  const auto options = [](int64_t seed) {
+    return SchedulerSimulation::Settings{.proposals = seed % 2 == 0, .beams = true};
+  };
+  ASSERT_NO_FATAL_FAILURE(run_seeds(runs, options, [&](const SchedulerSimulation& simulation) {
+    const SchedulerSimulation::Tally& one = simulation.tally();
+    all.searches += one.searches;
+    all.preemptions += one.preemptions;
+    all.copies += one.copies;
+    all.resumed_tokens += one.resumed_tokens;
+  }));
+  std::printf("%ld searches ended, %ld preemptions, %ld copies, %ld tokens resumed\n", all.searches,
+              all.preemptions, all.copies, all.resumed_tokens);
+  if (!runs.are_default()) return;
+  EXPECT_GT(all.searches, runs.steps * runs.seeds / 500);
+  EXPECT_GT(all.preemptions, runs.steps * runs.seeds / 500);
+  EXPECT_GT(all.copies, runs.steps * runs.seeds / 100);
+}
+
 // Seeds of long runs in which something was wrong once.
 TEST(SchedulerSimulation, WhatWasFoundStaysMended) {
   struct Found {
