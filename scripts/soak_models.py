@@ -16,6 +16,7 @@ CLASSES = {
     "smollm3": "SmolLM3ForCausalLM", "olmo2": "Olmo2ForCausalLM", "starcoder2": "Starcoder2ForCausalLM", "phi3": "Phi3ForCausalLM",
     "qwen3_moe": "Qwen3MoeForCausalLM", "qwen2_moe": "Qwen2MoeForCausalLM", "gpt_oss": "GptOssForCausalLM",
     "qwen3_5_text": "Qwen3_5ForCausalLM", "lfm2": "Lfm2ForCausalLM", "deepseek_v2": "DeepseekV2ForCausalLM",
+    "bamba": "BambaForCausalLM", "jamba": "JambaForCausalLM",
 }  # fmt: skip
 NORMED_HEADS = ("qwen3", "qwen3_moe", "gemma3", "olmo2")
 GELU = ("gemma", "gemma2", "gemma3", "starcoder2")
@@ -62,7 +63,7 @@ class Shape:
         return any(key in self.more for key in ("num_experts", "num_local_experts", "n_routed_experts"))
 
     def keeps_states(self):
-        return self.kind in ("qwen3_5_text", "lfm2")
+        return self.kind in ("qwen3_5_text", "lfm2", "bamba", "jamba")
 
     def keeps_latents(self):
         return "kv_lora_rank" in self.more
@@ -80,6 +81,8 @@ class Shape:
         if self.keeps_latents():
             return (self.more["kv_lora_rank"] + self.more["qk_rope_head_dim"]) * self.layers * element
         kinds = self.more.get("layer_types", ["full_attention"] * self.layers)
+        if self.kind in ("bamba", "jamba"):
+            kinds = ["full_attention"]
         attending = sum(kind.endswith("attention") and kind != "linear_attention" for kind in kinds)
         return 2 * self.kv_heads * self.head_dim * attending * element
 
@@ -126,6 +129,12 @@ SHAPES = [
           layer_types=["linear_attention", "linear_attention", "linear_attention", "full_attention"]),
     Shape("short-conv", "lfm2", 8, 2, 64, 512, 32000, layers=4, conv_L_cache=3, conv_bias=False, norm_eps=1e-5,
           block_auto_adjust_ff_dim=False, layer_types=["conv", "full_attention", "conv", "conv"]),
+    Shape("mamba2", "bamba", 8, 2, 64, 512, 32000, layers=4, attn_layer_indices=[1], mamba_n_heads=16, mamba_d_head=64,
+          mamba_d_state=128, mamba_n_groups=1, mamba_d_conv=4, mamba_expand=2, mamba_conv_bias=True, mamba_proj_bias=False,
+          attention_bias=False),
+    Shape("mamba", "jamba", 8, 2, 64, 512, 32000, layers=4, attn_layer_period=4, attn_layer_offset=2, num_experts=8,
+          num_experts_per_tok=2, expert_layer_period=2, expert_layer_offset=1, mamba_d_state=16, mamba_d_conv=4, mamba_expand=2,
+          mamba_dt_rank=32, mamba_conv_bias=True, mamba_proj_bias=False),
     Shape("latents", "deepseek_v2", 16, 16, 64, 512, 32000, layers=2, kv_lora_rank=512, q_lora_rank=None, qk_rope_head_dim=64,
           qk_nope_head_dim=128, v_head_dim=128, n_routed_experts=16, num_experts_per_tok=4, n_shared_experts=1,
           moe_intermediate_size=256, first_k_dense_replace=1, norm_topk_prob=False, routed_scaling_factor=1.0, n_group=1,
