@@ -22,6 +22,8 @@ namespace {
 constexpr int64_t kTokensPerSlot = 1024;
 // Pages that hold nothing are bookkeeping alone: so many, 16 million tokens' worth, are 128 MiB.
 constexpr int64_t kPlacesMax = 1 << 20;
+// Of their sequences, whose length costs block tables alone.
+constexpr int32_t kPlacesLenDefaultMax = 131072;
 // On a CPU, and where a sequence's whole context is reserved.
 constexpr int32_t kModelLenDefaultMax = 8192;
 
@@ -70,6 +72,7 @@ int32_t default_model_len(const StackOptions& options, const ModelWeights& weigh
       options.runner.kv_memory == KvMemoryKind::kContiguous) {
     return least;
   }
+  if (!any_attends(config)) return std::min(config.context_length, kPlacesLenDefaultMax);
   const int64_t ranks = options.device.tensor_parallel_size;
   const int64_t kv_heads = (config.kv_heads + ranks - 1) / ranks;  // of the rank that has most
   const int64_t layer_bytes = int64_t{2} * 2 * kv_heads * config.head_dim;

@@ -46,15 +46,21 @@ class ParallelMixer final : public Mixer {
 
   // Rows that nobody reads are left out behind the sum, not before.
   void run(const MixerRun& run) const override {
-    const TensorView input = run.scratch.rows(0, run.branch.rows(), hidden_);
-    const ConstTensorView x = run.branch.input();
-    CHECK(x.row_stride == input.row_stride);
-    run.branch.context().stream.copy(input.data, x.data, x.rows() * x.row_stride);
+    const ConstTensorView input = held_input(run);
     run_one(run, *mamba_, input, spec_.mamba_scale);
     run_one(run, *attention_, input, spec_.attention_scale);
   }
 
  private:
+  // In place, the branch is to lie where the input does.
+  ConstTensorView held_input(const MixerRun& run) const {
+    const ConstTensorView x = run.branch.input();
+    if (!run.scratch.in_place()) return x;
+    const TensorView held = run.scratch.rows(0, run.branch.rows(), hidden_);
+    CHECK(x.row_stride == held.row_stride);
+    run.branch.context().stream.copy(held.data, x.data, x.rows() * x.row_stride);
+    return held;
+  }
   static void run_one(const MixerRun& run, const Mixer& mixer, const ConstTensorView& input,
                       float scale) {
     ResidualBranch branch = run.branch.instead(input, scale);
