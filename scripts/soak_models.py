@@ -158,9 +158,9 @@ class Flags:
 
     def fits(self, shape):
         swaps, proposes = "--kv-offloading-size" in self.flags, "--speculative-config" in self.flags
-        if shape.keeps_states() and (swaps or proposes or self.ranks > 1):
+        if shape.keeps_states() and (swaps or proposes):
             return False  # refused, or of no effect
-        if shape.keeps_latents() and (self.ranks > 1 or self.keeps_fp8()):
+        if shape.keeps_latents() and self.keeps_fp8():
             return False
         if self.adapters and not soak_adapters.modules_of(shape):
             return False

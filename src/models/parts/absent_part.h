@@ -14,6 +14,7 @@ struct NoFeedForwardSpec {};
 template <class Part>
 class AbsentPart : public Part {
  public:
+  Status split(const ShardSpec& /*shard*/) override { return ok_status(); }
   Status load(LayerTensors&) override { return ok_status(); }
   std::vector<LinearWeight*> matrices() override { return {}; }
   std::vector<int64_t> scratch_columns(bool /*in_place*/) const override { return {}; }

@@ -17,6 +17,9 @@ class Mamba2Mixer final : public Mixer {
  public:
   Mamba2Mixer(const Mamba2Spec& spec, int64_t hidden) : spec_(spec), hidden_(hidden) {}
 
+  // Every rank has all heads.
+  Status split(const ShardSpec& /*shard*/) override { return ok_status(); }
+
   Status load(LayerTensors& tensors) override {
     const SsdHeads& heads = spec_.heads;
     HR_ASSIGN_OR_RETURN(in_, tensors.matrix(xbc_and_z()));

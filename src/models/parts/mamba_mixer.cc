@@ -18,6 +18,9 @@ class MambaMixer final : public Mixer {
  public:
   MambaMixer(const MambaSpec& spec, int64_t hidden) : spec_(spec), hidden_(hidden) {}
 
+  // Every rank has all channels: each step's rates are made of a sum over them.
+  Status split(const ShardSpec& /*shard*/) override { return ok_status(); }
+
   Status load(LayerTensors& tensors) override {
     const int64_t inner = spec_.inner;
     HR_ASSIGN_OR_RETURN(

@@ -13,6 +13,9 @@ class ParallelMixer final : public Mixer {
         mamba_(make_part(spec.mamba, hidden)),
         attention_(make_part(spec.attention, hidden)) {}
 
+  // Every rank has both whole.
+  Status split(const ShardSpec& /*shard*/) override { return ok_status(); }
+
   Status load(LayerTensors& tensors) override {
     HR_RETURN_IF_ERROR(attention_->load(tensors));
     return mamba_->load(tensors);
