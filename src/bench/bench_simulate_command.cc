@@ -265,9 +265,9 @@ void add_step_time_flags(CLI::App& app, SchedulerOptions& scheduler) {
   app.add_option("--max-step-seconds", scheduler.step_seconds_max,
                  "Seconds that no step with decodes takes longer than, full steps included")
       ->check(number_between(0.0, 3600.0));
-  app.add_option("--background-step", scheduler.background_step_seconds,
+  app.add_option("--background-step", scheduler.background.step_seconds,
                  "Seconds that a step with background work may take beside live requests");
-  app.add_option("--background-gap-step", scheduler.background_gap_seconds,
+  app.add_option("--background-gap-step", scheduler.background.gap_seconds,
                  "The same of a step between live requests (0: no bound)");
 }
 

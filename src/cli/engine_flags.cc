@@ -223,18 +223,18 @@ void add_latency_flags(CLI::App& app, SchedulerOptions& scheduler) {
       ->check(number_between(0.0, 3600.0))
       ->type_name("S")
       ->group("Engine");
-  app.add_option("--background-step", scheduler.background_step_seconds,
+  app.add_option("--background-step", scheduler.background.step_seconds,
                  "Seconds that a step with background work (service_tier flex, batches) may take "
                  "while others have work")
       ->check(number_between(0.0, 3600.0))
       ->type_name("S")
       ->group("Engine");
-  app.add_option("--background-over-share", scheduler.background_over_share,
+  app.add_option("--background-over-share", scheduler.background.over_share,
                  "Share of the steps with background work beside live answers that may take longer "
                  "than --background-step: the less, the less is computed in them")
       ->check(number_between(0.001, 1.0))
       ->group("Engine");
-  app.add_option("--background-gap-step", scheduler.background_gap_seconds,
+  app.add_option("--background-gap-step", scheduler.background.gap_seconds,
                  "Seconds that a step of background work alone may take while live requests come "
                  "and go (one in the last 5 s; 0: no bound)")
       ->check(number_between(0.0, 3600.0))

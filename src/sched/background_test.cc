@@ -22,7 +22,7 @@ SchedulerOptions options_of(const std::string& policy) {
   options.max_queued_requests = 100000;
   options.groups = {{.block_tokens = 16}};
   options.block_count = 50000;
-  options.background_step_seconds = kStepSeconds;
+  options.background.step_seconds = kStepSeconds;
   return options;
 }
 
@@ -160,7 +160,7 @@ TEST(Background, GivesWayWithinAStep) {
 // Who comes next waits for the rest of a step: of a short one, as long as live requests come.
 TEST(Background, StepsBetweenLiveRequestsAreShort) {
   SchedulerOptions options = options_of("fcfs");
-  options.background_gap_seconds = 0.02;
+  options.background.gap_seconds = 0.02;
   Machine machine(options);
   uint64_t id = 0;
   for (int i = 0; i < 40; ++i) machine.add(++id, true, 256, 400);
@@ -187,7 +187,7 @@ TEST(Background, StepsBetweenLiveRequestsAreShort) {
 // A bound that no step keeps stops nobody: each takes twice the shortest step.
 TEST(Background, GoesOnUnderAnyBoundOfStepsBetweenLiveRequests) {
   SchedulerOptions options = options_of("fcfs");
-  options.background_gap_seconds = 1e-6;
+  options.background.gap_seconds = 1e-6;
   Machine machine(options);
   // Of every size, so that the cost of steps is known.
   for (uint64_t id = 1; id <= 20; ++id) machine.add(id, true, 16, static_cast<int32_t>(2 * id));

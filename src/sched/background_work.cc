@@ -52,19 +52,19 @@ void BackgroundWork::bound_rest(StepBudget& budget, const Sequence& first) const
 double BackgroundWork::step_seconds() const {
   if (table_.nobody_live()) return gap_seconds();
   // Nothing is known: no step is short for certain. What is known is only so good.
-  return pace_.knows() ? options_.background_step_seconds / beside_overrun_.ratio() : -1;
+  return pace_.knows() ? options_.background.step_seconds / beside_overrun_.ratio() : -1;
 }
 
 double BackgroundWork::gap_seconds() const {
   const bool lately = pace_.now() - live_seconds_ <= kLiveLatelySeconds;
   // A prompt that may not be cut would wait for as long as live requests come.
-  if (!lately || options_.background_gap_seconds <= 0 || !options_.chunked_prefill ||
+  if (!lately || options_.background.gap_seconds <= 0 || !options_.chunked_prefill ||
       !pace_.knows()) {
     return std::numeric_limits<double>::infinity();
   }
   StepLoad shortest;
   shortest.add_decode(0);
-  return std::max(options_.background_gap_seconds, 2 * pace_.cost().seconds(shortest));
+  return std::max(options_.background.gap_seconds, 2 * pace_.cost().seconds(shortest));
 }
 
 // Of a sequence's prompt, as much as fits into the step by its cost.
@@ -93,7 +93,7 @@ void BackgroundWork::note_room(const StepDraft& draft) {
   used_tokens_ += used_tokens;
   room_tokens_ += used_tokens + static_cast<uint64_t>(more);
   const double taken = pace_.cost().seconds(live);
-  const double room = std::max(0.0, options_.background_step_seconds - taken);
+  const double room = std::max(0.0, options_.background.step_seconds - taken);
   const double used = pace_.cost().seconds(all) - taken;
   room_seconds_ += room;
   used_seconds_ += std::min(room, used);  // live work may join after it
@@ -116,7 +116,7 @@ void BackgroundWork::note_applied(const StepPlan& plan, std::span<Sequence* cons
   computed_tokens_ += background;
   if (background == 0 || !live || live_prompt || step.seconds <= 0) return;
   ++beside_steps_;
-  if (step.seconds > options_.background_step_seconds) ++beside_steps_over_;
+  if (step.seconds > options_.background.step_seconds) ++beside_steps_over_;
   beside_seconds_ += step.seconds;
   beside_seconds_max_ = std::max(beside_seconds_max_, step.seconds);
   beside_overrun_.note(step.seconds, step.predicted);

@@ -1,8 +1,8 @@
 // Background requests (Request::background) fill what live ones leave of a step: how long a step
 // with background work may take, which tokens it computes, and how much of the room was used.
 //
-// While a live request has work such a step stays under background_step_seconds; shortly after it,
-// under background_gap_seconds; when there has been no live request for a while the step is full.
+// While a live request has work such a step stays under background.step_seconds; shortly after it,
+// under background.gap_seconds; when there has been no live request for a while the step is full.
 // Background requests may starve.
 #pragma once
 
@@ -27,7 +27,7 @@ class BackgroundWork {
       : options_(options),
         table_(table),
         pace_(pace),
-        beside_overrun_(1.1, options.background_over_share) {}
+        beside_overrun_(1.1, options.background.over_share) {}
 
   // Whether a background sequence waits or runs.
   bool any() const;

@@ -53,6 +53,17 @@ struct QueueBounds {
   double seconds = 0;  // of the predicted wait
 };
 
+// How long steps with background work may take, by their measured cost (step_cost.h).
+struct BackgroundBounds {
+  double step_seconds = 0.006;  // while live requests have work
+  // This share of such steps beside live answers may take longer, because steps scatter.
+  double over_share = 0.02;
+  // A step of background work alone takes no longer than this while live requests come and go (the
+  // last one had work less than kLiveLatelySeconds ago): the next one to arrive waits for the rest
+  // of the step. Twice the shortest step is allowed in any case. 0: no bound.
+  double gap_seconds = 0.006;
+};
+
 struct SchedulerOptions {
   int32_t max_num_seqs = 64;             // slots; each choice of a request takes one
   int32_t max_num_batched_tokens = 512;  // token budget of a step
@@ -71,15 +82,7 @@ struct SchedulerOptions {
   // No step with decodes takes longer than this, full steps included: the pause that a long prompt
   // puts between the tokens of others. 0: no bound. Needs `clock`.
   double step_seconds_max = 0;
-  // While live requests have work, a step with background work (Request::background) takes no
-  // longer than this, by the measured cost of steps (step_cost.h). Needs `clock`.
-  double background_step_seconds = 0.006;
-  // This share of such steps beside live answers may take longer, because steps scatter.
-  double background_over_share = 0.02;
-  // A step of background work alone takes no longer than this while live requests come and go (the
-  // last one had work less than kLiveLatelySeconds ago): the next one to arrive waits for the rest
-  // of the step. Twice the shortest step is allowed in any case. 0: no bound. Needs `clock`.
-  double background_gap_seconds = 0.006;
+  BackgroundBounds background;      // of steps with Request::background; needs `clock`
   std::vector<KvGroupSpec> groups;  // from the model
   int32_t block_count = 0;          // pages of the pool, shared by all groups
   std::vector<TokenId> end_ids;     // of the model and its generation config
@@ -155,16 +158,16 @@ struct SchedulerStats {
   int32_t state_checkpoints = 0;
   uint64_t states_saved = 0, states_restored = 0, states_evicted = 0;
   // Of steps with live work while background work waited: what was left under
-  // background_step_seconds, and what of it the background took, by the measured cost of steps.
+  // background.step_seconds, and what of it the background took, by the measured cost of steps.
   double background_room_seconds = 0, background_used_seconds = 0;
   // The same in tokens: those that the background computed, and with them the tokens of a prompt
   // that would still have fitted. (Seconds may be left over that no whole token fits into, and
-  // those that steps need because they scatter: all but background_over_share of them are to keep
+  // those that steps need because they scatter: all but background.over_share of them are to keep
   // the bound.)
   uint64_t background_room_tokens = 0, background_used_tokens = 0;
   uint64_t background_tokens = 0;  // computed for background requests, prompts and answers
   // Steps with background work beside decodes of live requests, and no prompt of theirs: how long
-  // they took, and how many of them longer than background_step_seconds.
+  // they took, and how many of them longer than background.step_seconds.
   uint64_t beside_steps = 0, beside_steps_over = 0;
   double beside_seconds = 0, beside_seconds_max = 0;
   StepCost step_cost;          // as measured with the clock; all 0: nothing is known yet

@@ -127,8 +127,8 @@ void SchedulerSimulation::draw_options() {
   options_.static_computes_ended_rows = seed_ % 32 < 24;
   options_.slo_classes = {{"chat", 0.05, 0.01}, {"batch", 1.0, 0.1}};
   options_.clock = &clock_;
-  options_.background_step_seconds = pick(rng_, {0.0011, 0.002, 1.0});
-  options_.background_gap_seconds = pick(rng_, {0.0, 0.0011, 0.004});
+  options_.background.step_seconds = pick(rng_, {0.0011, 0.002, 1.0});
+  options_.background.gap_seconds = pick(rng_, {0.0, 0.0011, 0.004});
   options_.tpot_target_seconds = pick(rng_, {0.0, 0.0015});
   options_.tpot_over_share = options_.tpot_target_seconds > 0 ? 0.05 : 0;
   options_.allocation = chance(0.1) ? KvAllocation::kReserveMax : KvAllocation::kPaged;
