@@ -60,6 +60,7 @@ Status BatchScheduler::check(const Request& request) const {
 Status BatchScheduler::add(Request request) {
   HR_RETURN_IF_ERROR(check(request));
   if (request.beams) prepare_search(request, options_.end_ids.size());
+  if (options_.cohorts > 1) request.lookahead = Lookahead::kAfterResult;
   return table_.add(std::move(request), next_step_, pace_.now());
 }
 

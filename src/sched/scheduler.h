@@ -71,6 +71,9 @@ struct SchedulerOptions {
   int32_t max_queued_requests = 256;
   QueueBounds queue_bounds;
   int32_t steps_in_flight_max = 1;
+  // Of stages that compute steps side by side: parts of what runs, of which a step has one. No
+  // sequence is in two steps that are in flight, but for the chunks of a prompt.
+  int32_t cohorts = 1;
   std::string policy = "fcfs";  // queue_policy_names()
   bool chunked_prefill = true;  // off: a prompt is computed in one step or waits
   // Prompt chunks beside decodes are cut so that a step takes no longer than this (step_cost.h); 0:

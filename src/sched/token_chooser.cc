@@ -30,16 +30,29 @@ void TokenChooser::choose_decodes(StepDraft& draft, int32_t kept) {
   const bool crowd_waits = shape == StepShape::kMixed && look_for_other_prompts(draft.plan.step);
   const std::span<Sequence* const> running = table_.running().all();
   draft.candidates.reserve(running.size());
+  int64_t places = cohort_size();
   for (Sequence* sequence : running) {
     proposer_.ask(*sequence);
     const bool pauses = crowd_waits && sequence != running.front() && policy_.crowds(*sequence);
     const bool decodes_now = !pauses && shape != StepShape::kPrefill && sequence->is<Decoding>() &&
                              !sequence->rank.background && budget.tokens_left > kept &&
-                             sequence->can_decode();
+                             places > 0 && sequence->can_decode();
+    if (decodes_now) --places;
     draft.candidates.push_back({.sequence = sequence, .count = decodes_now ? 1 : 0});
     if (decodes_now) take(budget, *sequence, sequence->extent.most, 1);
   }
   proposer_.propose(draft, kept);
+}
+
+// Most decodes of a step. Those that this one leaves out are for the next: by then its own wait for
+// their result, so that every sequence has its turn.
+int64_t TokenChooser::cohort_size() const {
+  if (options_.cohorts == 1) return std::numeric_limits<int64_t>::max();
+  const int64_t decoding =
+      std::ranges::count_if(table_.running().all(), [](const Sequence* sequence) {
+        return sequence->is<Decoding>() && !sequence->rank.background;
+      });
+  return (decoding + options_.cohorts - 1) / options_.cohorts;
 }
 
 // What the decodes leave to the oldest of all where it is a prompt.

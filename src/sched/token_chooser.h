@@ -50,6 +50,7 @@ class TokenChooser {
   void share_in_turns(StepBudget& budget, std::vector<DraftEntry*>& prompts);
   void give(StepBudget& budget, DraftEntry& prompt, int32_t most) const;
   int32_t budget_for_oldest(StepShape shape) const;
+  int64_t cohort_size() const;
   int32_t budget_for_waiting(int32_t budget) const;
   bool live_one_joins(StepShape shape) const;
   double seconds_beside_decodes(const StepDraft& draft);
