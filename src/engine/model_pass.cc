@@ -49,10 +49,22 @@ void ModelPass::forward(const ForwardBatch& batch, std::span<const KvLayerView> 
   mark_.emplace(workspace_);
   ArenaPlaces places;
   const TensorPart hidden = place_hidden(places, model_, std::ssize(batch.tokens));
-  hidden_ = hidden.in(workspace_.take(places.used()));
+  run(batch, kv, taps, {{0, model_.spec().layer_count}, hidden.in(workspace_.take(places.used()))});
+}
+
+void ModelPass::forward(const ForwardBatch& batch, std::span<const KvLayerView> kv, LayerTaps taps,
+                        const Part& part) {
+  CHECK(!running());
+  mark_.emplace(workspace_);
+  run(batch, kv, taps, part);
+}
+
+void ModelPass::run(const ForwardBatch& batch, std::span<const KvLayerView> kv, LayerTaps taps,
+                    const Part& part) {
+  hidden_ = part.hidden;
   OpContext op = context();
-  model_.embed(op, batch, hidden_);
-  model_.layers(op, batch, {0, model_.spec().layer_count}, kv, hidden_, taps);
+  if (part.layers.first == 0) model_.embed(op, batch, hidden_);
+  model_.layers(op, batch, part.layers, kv, hidden_, taps);
 }
 
 // Gathers the rows' hidden states, so that the head computes these alone, and no row twice.

@@ -32,8 +32,17 @@ class ModelPass {
   static Result<std::unique_ptr<ModelPass>> create(Device& device, const Model& model, Sizes sizes,
                                                    Communicator* group, const OpHooks* hooks);
 
+  // Some of the layers, and the rows of the batch behind those before them, [T, D]: in place. The
+  // model's first layer begins with embeddings.
+  struct Part {
+    LayerRange layers;
+    TensorView hidden;
+  };
   // `kv`: of the model's layers, [layers].
   void forward(const ForwardBatch& batch, std::span<const KvLayerView> kv, LayerTaps taps);
+  // The rows lie in memory that outlives the batch.
+  void forward(const ForwardBatch& batch, std::span<const KvLayerView> kv, LayerTaps taps,
+               const Part& part);
   // Of the forward pass before, the rows' logits [rows, V], to the end of a Mark; of ranks that
   // are not the first, of no meaning. REQUIRES: at most kLogitRowsMax rows
   TensorView logits(std::span<const LogitRow> rows);
@@ -50,6 +59,8 @@ class ModelPass {
  private:
   ModelPass(Device& device, const Model& model, Communicator* group, const OpHooks* hooks,
             Buffer workspace);
+  void run(const ForwardBatch& batch, std::span<const KvLayerView> kv, LayerTaps taps,
+           const Part& part);
 
   Device& device_;
   const Model& model_;

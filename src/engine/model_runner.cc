@@ -15,6 +15,7 @@
 #include "engine/ranked_runner.h"
 #include "engine/sampler.h"
 #include "engine/slot_table.h"
+#include "engine/staged_runner.h"
 #include "engine/verification.h"
 #include "tensor/thread_ranks.h"
 #include "tensor/workspace.h"
@@ -334,6 +335,9 @@ Result<std::unique_ptr<Runner>> create_model_runner(std::span<const ModelRank> r
   if (of_gpus.size() == 1) {
     return create_device_runner(*ranks.front().device, *ranks.front().model,
                                 std::move(of_gpus.front()), std::move(options));
+  }
+  if (ranks.front().layers) {
+    return create_staged_runner(ranks, std::move(computes), std::move(group), std::move(options));
   }
   std::unique_ptr<Drafter> drafter;
   if (options.draft != nullptr) {

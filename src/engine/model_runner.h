@@ -73,10 +73,12 @@ int64_t model_runner_bytes(Device& device, const Model& model, const KvPlan& pla
 int64_t model_recording_bytes(const Device& device, const Model& model,
                               const ModelRunnerOptions& options);
 
-// One rank of a model that is split: what it computes, and where.
+// One rank of a model that is split: what it computes, and where. Of a model that is split by
+// layers, which of them (a stage; staged_runner.h).
 struct ModelRank {
   Device* device = nullptr;
   const Model* model = nullptr;
+  std::optional<LayerRange> layers = {};
 };
 
 // What one of `ranks` ranks keeps of what `whole` is planned for, in pages that the memory can map.
@@ -88,8 +90,8 @@ Result<KvPlan> plan_of_ranks(const KvPlan& whole, std::span<const ModelRank> ran
                              KvMemoryKind memory);
 
 // The devices and the models outlive the runner. The plan is that of the whole model. Of several
-// ranks the caller's thread has the first, each other one of its own, and all their own pages. No
-// population while idle of several.
+// ranks the caller's thread has the first, each other one of its own, and all their own pages; of
+// stages (CPU) each has a thread. No population while idle of several.
 Result<std::unique_ptr<Runner>> create_model_runner(std::span<const ModelRank> ranks, KvPlan plan,
                                                     ModelRunnerOptions options);
 

@@ -54,11 +54,17 @@ Result<const StepPlan*> RankCompute::take_pages(const StepPlan& plan) {
   return mapped;
 }
 
-void RankCompute::forward(const StepPlan& plan, const ForwardBatch& batch, LayerTaps taps) {
+void RankCompute::forward(const StepPlan& plan, const ForwardBatch& batch, LayerTaps taps,
+                          const std::optional<ModelPass::Part>& part) {
   ForwardBatch with_states = batch;
   with_states.states = states_.view();
   const auto layers = static_cast<size_t>(pass_->model().spec().layer_count);
-  pass_->forward(with_states, storage_.layers().first(layers), taps);
+  const std::span<const KvLayerView> kv = storage_.layers().first(layers);
+  if (part) {
+    pass_->forward(with_states, kv, taps, *part);
+  } else {
+    pass_->forward(with_states, kv, taps);
+  }
   states_.fork(plan, stream());
 }
 

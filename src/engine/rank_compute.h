@@ -4,6 +4,7 @@
 #pragma once
 
 #include <memory>
+#include <optional>
 #include <span>
 #include <utility>
 
@@ -31,8 +32,9 @@ class RankCompute {
   // Moves, maps and copies a step's pages, and copies the states that sequences begin with. The
   // plan with block tables as kernels see them, until the next call.
   Result<const StepPlan*> take_pages(const StepPlan& plan);
-  // Of the step whose pages were taken.
-  void forward(const StepPlan& plan, const ForwardBatch& batch, LayerTaps taps);
+  // Of the step whose pages were taken. `part`: of a model of which some layers are loaded.
+  void forward(const StepPlan& plan, const ForwardBatch& batch, LayerTaps taps,
+               const std::optional<ModelPass::Part>& part = {});
   // As of ModelPass.
   TensorView logits(std::span<const LogitRow> rows) { return pass_->logits(rows); }
   // Gives back the step's memory.

@@ -318,12 +318,23 @@ const LinearWeight* packed_table(const DecoderWeights& weights) {
   return weights.embedding_matrix.n() > 0 ? &weights.embedding_matrix : &weights.output;
 }
 
+// What a model keeps of which these layers are loaded: the others keep it elsewhere, or nowhere.
+ModelSpec spec_of_range(ModelSpec model, const std::optional<LayerRange>& loaded) {
+  for (int32_t layer = 0; loaded && layer < model.layer_count; ++layer) {
+    if (layer >= loaded->first && layer < loaded->last) continue;
+    model.kv[static_cast<size_t>(layer)] = {};
+    if (!model.state_bytes.empty()) model.state_bytes[static_cast<size_t>(layer)] = 0;
+  }
+  return model;
+}
+
 class Decoder final : public Model {
  public:
   Decoder(DecoderSpec spec, DecoderWeights weights, const DeviceTraits& device,
           DType activation_dtype, const ModelLoadOptions& options)
       : spec_(std::move(spec)),
-        model_spec_(headrace::model_spec(spec_.model, weights.layers)),
+        model_spec_(
+            spec_of_range(headrace::model_spec(spec_.model, weights.layers), options.layers)),
         state_offsets_(state_offsets(model_spec_)),
         weights_(std::move(weights)),
         widths_(Widths::of(weights_.layers, device)),

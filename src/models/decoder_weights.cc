@@ -358,8 +358,9 @@ class DecoderLoader {
     if (reader != nullptr) return made_source_of(wanted, std::move(reader));
     std::unique_lock lock(uses_->mutex);
     HR_ASSIGN_OR_RETURN(const ConstTensorView whole, whole_of(wanted));
-    // Rows are looked up in a table of which a part is the head: it stays.
-    const bool in_part = options_.shard.is_split() || spec_.model.output_rows > 0;
+    // Rows are looked up in a table of which a part is the head, or another stage's: it stays.
+    const bool in_part =
+        options_.shard.is_split() || spec_.model.output_rows > 0 || options_.layers.has_value();
     const bool looked_up = in_part && wanted.name == kTable;
     std::shared_ptr<const void> hold;
     if (!looked_up) hold = released_after(whole);

@@ -180,7 +180,8 @@ struct ModelLoadOptions {
   int32_t output_rows = 0;       // CPU: rows of the output matrix, the first ones; 0: all
   int32_t adapter_rank_max = 0;  // not split: of adapters that steps may have; 0: none
   int32_t adapter_slots = 0;     // GPU: how many these are at most (LoraSlots)
-  // CPU: the layers that get weights, which alone may run; empty: all.
+  // CPU: the layers that get weights, which alone may run, and of which alone the model keeps
+  // something (ModelSpec::kv); empty: all.
   std::optional<LayerRange> layers = {};
 };
 
