@@ -125,8 +125,10 @@ Json::Object step_timing(ModelStack& stack, const WorkloadResult& run) {
   }
   Json::Object fields{{"steps", static_cast<int64_t>(run.steps)}, {"host_us_per_step", phases}};
   if (run.device_seconds > 0) {
-    fields.emplace_back("gpu_ms_per_step", run.device_seconds * 1e3 / steps);
-    fields.emplace_back("gpu_gap_share", run.device_gap_share());
+    const bool gpu = stack.info().on_gpu;
+    fields.emplace_back(gpu ? "gpu_ms_per_step" : "stage_ms_per_step",
+                        run.device_seconds * 1e3 / steps);
+    fields.emplace_back(gpu ? "gpu_gap_share" : "stage_idle_share", run.device_gap_share());
   }
   if (const auto memory = stack.gpu_memory()) {
     fields.emplace_back("gpu_bytes_planned", memory->planned_bytes);
@@ -145,8 +147,9 @@ std::string step_timing_text(ModelStack& stack, const WorkloadResult& run) {
   }
   text += ")\n";
   if (run.device_seconds > 0) {
-    text += fmt::format("GPU             {:.3f} ms a step, {:.2f} % idle between steps\n",
-                        run.device_seconds * 1e3 / steps, run.device_gap_share() * 100);
+    text += fmt::format("{:<16}{:.3f} ms a step, {:.2f} % idle between steps\n",
+                        stack.info().on_gpu ? "GPU" : "a stage", run.device_seconds * 1e3 / steps,
+                        run.device_gap_share() * 100);
   }
   if (const auto memory = stack.gpu_memory()) {
     text += fmt::format(

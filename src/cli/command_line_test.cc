@@ -271,9 +271,10 @@ TEST_F(ModelFlagsTest, TheOnlyValueThereIsIsTakenInSilence) {
   EXPECT_TRUE(
       parse({"-tp", "1", "--kv_cache_dtype", "auto", "-ctk", "f16", "--block-size=16"}).ok());
   EXPECT_EQ(testing::internal::GetCapturedStderr(), "");
-  const std::string message = parse({"--pipeline-parallel-size", "2"}).message();
-  EXPECT_TRUE(message.starts_with(
-      "--pipeline-parallel-size: 2 is not supported, only 1: a model runs whole on one device"))
+  const std::string message = parse({"--decode-context-parallel-size", "2"}).message();
+  EXPECT_TRUE(
+      message.starts_with("--decode-context-parallel-size: 2 is not supported, only 1: a model "
+                          "runs whole on one device"))
       << message;
 }
 

@@ -135,6 +135,13 @@ void add_rank_flags(CLI::App& app, DeviceOptions& device) {
       ->group("Engine");
 }
 
+void add_stage_flag(CLI::App& app, DeviceOptions& device) {
+  add_size(
+      app, "--pipeline-parallel-size,--pp,--pp-size", device.pipeline_parallel_size, 1, 64,
+      "CPU: stages that share the model's layers, each with some of the threads: as many steps "
+      "are computed side by side, of different sequences");
+}
+
 void add_cache_flags(CLI::App& app, StackOptions& stack) {
   app.add_flag(
          "--enable-prefix-caching,!--no-enable-prefix-caching,--cache-prompt,!--no-cache-prompt,"
@@ -360,6 +367,7 @@ void add_batch_flags(CLI::App& app, ModelFlags& flags) {
   add_step_flags(app, stack);
   add_device_flags(app, stack);
   add_rank_flags(app, stack.device);
+  add_stage_flag(app, stack.device);
   std::vector<std::string> policies = queue_policy_names();
   policies.insert(policies.begin(), "auto");
   add_choice(app, "--scheduling-policy,--schedule-policy,--policy", stack.batch.policy,

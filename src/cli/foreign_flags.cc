@@ -252,7 +252,6 @@ constexpr std::string_view kNoSampler =
 constexpr std::string_view kEachRequest = "requests say it themselves";
 
 constexpr OnlyFlag kOnlyFlags[] = {
-    {"--pipeline-parallel-size,--pp,--pp-size", "1", kOneDevice},
     {"--decode-context-parallel-size,--dcp", "1", kOneDevice},
     {"--prefill-context-parallel-size,--pcp", "1", kOneDevice},
     {"--expert-parallel-size,--ep,--ep-size", "1",

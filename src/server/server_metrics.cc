@@ -266,9 +266,11 @@ struct ServerMetrics::Series {
   // Of the engine's steps.
   prometheus::Counter& steps = counter("headrace:steps_total", "Steps of the engine.");
   prometheus::Counter& device_seconds =
-      counter("headrace:device_seconds_total", "Kernels of steps, on the GPU's clock.");
+      counter("headrace:device_seconds_total",
+              "Kernels of steps, on the GPU's clock; of stages their mean.");
   prometheus::Counter& device_gap_seconds =
-      counter("headrace:device_gap_seconds_total", "GPU idle between steps while there was work.");
+      counter("headrace:device_gap_seconds_total",
+              "GPU, or stages on average, idle between steps while there was work.");
   prometheus::Family<prometheus::Gauge>& step_cost =
       prometheus::BuildGauge()
           .Name("headrace:step_cost_seconds")

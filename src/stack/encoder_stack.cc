@@ -84,6 +84,9 @@ class EncoderLoad {
     if (options_.device.tensor_parallel_size > 1) {
       return refuse("--tensor-parallel-size", "is 1 for encoders");
     }
+    if (options_.device.pipeline_parallel_size > 1) {
+      return refuse("--pipeline-parallel-size", "is 1 for encoders");
+    }
     return ok_status();
   }
 

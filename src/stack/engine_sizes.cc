@@ -9,6 +9,7 @@
 #include "base/log.h"
 #include "base/rng.h"
 #include "kv/kv_demand.h"
+#include "stack/model_device.h"
 #include "stack/state_planning.h"
 #include "stack/tier_planning.h"
 
@@ -31,6 +32,9 @@ std::string kv_fingerprint(const LoadedModel& loaded, const KvPlan& kv, DeviceKi
       fmt::format("{} {} {} {} {} {} {} {}", loaded.name, weights.file_bytes, weights.weight_types,
                   weights.parameter_count, format_text(kv.formats), kv.block_tokens, layout,
                   static_cast<int>(key_layout(device)));
+  if (options.pipeline_parallel_size > 1) {
+    return fmt::format("{} {} stages", text, options.pipeline_parallel_size);
+  }
   if (options.tensor_parallel_size == 1) return text;
   return fmt::format("{} {} {}{}", text, options.tensor_parallel_size,
                      static_cast<int>(shard_sums(options, device)),
@@ -74,7 +78,9 @@ void fill_in_model(const LoadedModel& loaded, const KvPlan& kv, Device& device,
   scheduler.max_num_batched_tokens = static_cast<int32_t>(std::min<int64_t>(
       scheduler.max_num_batched_tokens, int64_t{scheduler.max_model_len} * scheduler.max_num_seqs));
   const bool ahead = device.kind() == DeviceKind::kCuda && options.device.overlap;
-  scheduler.steps_in_flight_max = ahead ? kDeviceStepsInFlight : 1;
+  const int32_t stages = options.device.pipeline_parallel_size;
+  scheduler.steps_in_flight_max = ahead ? kDeviceStepsInFlight : stages;
+  scheduler.cohorts = stages;
   // A GPU's masks are of rows with nothing proposed before them.
   if (device.kind() == DeviceKind::kCuda) scheduler.proposals.jump_ahead = false;
   const ModelSpec& spec = loaded.model.spec();

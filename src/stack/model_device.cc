@@ -74,7 +74,7 @@ Result<std::unique_ptr<Device>> create_device(const DeviceOptions& options) {
 }
 
 Result<std::vector<std::unique_ptr<Device>>> create_devices(const DeviceOptions& options) {
-  const int32_t ranks = options.tensor_parallel_size;
+  const int32_t ranks = options.part_count();
   if (std::ssize(options.gpus) > ranks) {
     return invalid_argument(
         fmt::format("--device names {} GPUs, and --tensor-parallel-size is {}: a rank has one",

@@ -17,7 +17,7 @@ bool takes_gpu(const DeviceOptions& options);
 // kAuto where auto_takes_cpu() says so.
 Result<std::unique_ptr<Device>> create_device(const DeviceOptions& options);
 // That one, or those of --tensor-parallel-size ranks: a GPU each, or CPUs that share the threads
-// out.
+// out, as those of --pipeline-parallel-size stages do.
 Result<std::vector<std::unique_ptr<Device>>> create_devices(const DeviceOptions& options);
 // What its ranks exchange where no flag says it.
 ShardSums shard_sums(const DeviceOptions& options, DeviceKind device);

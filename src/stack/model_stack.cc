@@ -27,6 +27,7 @@
 #include "stack/model_files.h"
 #include "stack/packed_cache_planning.h"
 #include "stack/packed_cache_writer.h"
+#include "stack/stage_planning.h"
 #include "stack/state_planning.h"
 #include "tensor/device.h"
 
@@ -151,8 +152,9 @@ class StackLoader {
     return compute_type(options_.load, stack_->weights_, stack_->source_->kind(), on_gpu());
   }
 
-  Status check_options() const {
+  Status check_options() {
     const bool gpu = takes_gpu(options_.device);
+    HR_RETURN_IF_ERROR(check_stage_options(options_));
     HR_RETURN_IF_ERROR(check_load_options(options_.load, gpu));
     HR_RETURN_IF_ERROR(check_kv_formats(options_.kv_formats, gpu));
     HR_RETURN_IF_ERROR(check_adapters(options_.adapters, options_.device.tensor_parallel_size));
@@ -253,6 +255,11 @@ class StackLoader {
           options_.model);
     }
     if (options_.device.enable_expert_parallel) warn_of_no_experts(weights.config);
+    if (stages() > 1) {
+      HR_ASSIGN_OR_RETURN(const ModelSpec whole, weights.architecture->parse(weights.config));
+      HR_RETURN_IF_ERROR(check_stages(whole, stages()));
+      layer_count_ = whole.layer_count;
+    }
     ModelLoadOptions load{
         .compute = compute(),
         .quantise_to = options_.load.quantise_to,
@@ -354,7 +361,7 @@ class StackLoader {
     if (config.experts.count == 0) {
       log_warning("{}: has no mixtures of experts: --enable-expert-parallel changes nothing",
                   options_.model);
-    } else if (!is_split()) {
+    } else if (options_.device.tensor_parallel_size == 1) {
       log_warning(
           "--enable-expert-parallel: experts are shared out over ranks, of which there is one: "
           "use --tensor-parallel-size");
@@ -372,6 +379,10 @@ class StackLoader {
     for (const auto& device : stack_->devices_) {
       device->make_current();
       const BoundScope bound = device->pool().bind_caller_here();
+      if (stages() > 1) {
+        load.layers = layers_of(std::ssize(stack_->models_));
+        load.with_head = load.layers->last == layer_count_;
+      }
       auto model = weights.architecture->load(weights.config, *weights.weights, *device, load);
       if (!model.ok()) return model.status().with_context(options_.model);
       stack_->models_.push_back(std::move(model).value());
@@ -385,8 +396,14 @@ class StackLoader {
     std::vector<ModelRank> ranks;
     for (size_t r = 0; r < stack_->models_.size(); ++r) {
       ranks.push_back({stack_->devices_[r].get(), stack_->models_[r].get()});
+      if (stages() > 1) ranks.back().layers = layers_of(static_cast<int64_t>(r));
     }
     return ranks;
+  }
+
+  int32_t stages() const { return options_.device.pipeline_parallel_size; }
+  LayerRange layers_of(int64_t stage) const {
+    return layers_of_stage(layer_count_, static_cast<int32_t>(stage), stages());
   }
 
   // What ranks do not share out, they all compute: alike as long as they take the same algorithms.
@@ -403,7 +420,7 @@ class StackLoader {
     return false;
   }
 
-  bool is_split() const { return options_.device.tensor_parallel_size > 1; }
+  bool is_split() const { return options_.device.part_count() > 1; }
 
   KvFormats kv_formats() const {
     const DType cpu_dtype = compute() == ComputeType::kFloat32 ? DType::kF32 : DType::kF16;
@@ -530,6 +547,7 @@ class StackLoader {
   }
 
   StackOptions options_;
+  int32_t layer_count_ = 0;  // of all stages
   const LoadProgress& progress_;
   std::atomic<bool> text_is_read_ = false;
   std::unique_ptr<ModelStackImpl> stack_;

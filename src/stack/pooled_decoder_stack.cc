@@ -104,6 +104,9 @@ class PooledDecoderLoad {
     if (options_.device.tensor_parallel_size > 1) {
       return refuse("--tensor-parallel-size", "is 1 where vectors or scores are asked for");
     }
+    if (options_.device.pipeline_parallel_size > 1) {
+      return refuse("--pipeline-parallel-size", "is 1 where vectors or scores are asked for");
+    }
     HR_RETURN_IF_ERROR(check_load_options(options_.load, /*on_gpu=*/false));
     return check_kv_formats(options_.kv_formats, /*on_gpu=*/false);
   }

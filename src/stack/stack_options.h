@@ -62,7 +62,12 @@ struct DeviceOptions {
   // Nothing: by the device, on a CPU what keeps bits, on GPUs what is fast.
   std::optional<ShardSums> tensor_parallel_sums;
   bool enable_expert_parallel = false;  // a rank has experts, not columns of every one
+  // CPU: stages that a model's layers are shared out over, each with some of the threads.
+  int32_t pipeline_parallel_size = 1;
   bool overlap = true;  // GPU: plan and submit a step before the last one's tokens are read
+
+  // Parts of the model, each on a device of its own.
+  int32_t part_count() const { return tensor_parallel_size * pipeline_parallel_size; }
 };
 
 // Sequences, tokens a step and order: 0 and "auto" are chosen by the machine and the work

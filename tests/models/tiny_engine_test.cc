@@ -191,6 +191,42 @@ TEST(TinyEngine, RanksAnswerAsOne) {
   }
 }
 
+// The same of layers over stages, with as many steps in flight; refused where a stage would keep
+// nothing.
+TEST(TinyEngine, StagesAnswerAsOne) {
+  int32_t staged = 0;
+  for (const std::string& path : model_paths()) {
+    SCOPED_TRACE(path);
+    StackOptions options = stack_options(path);
+    options.device.batch_invariant = true;
+    options.memory.max_model_len = model_len(path);
+    auto whole = ModelUnderTest::load(options);
+    ASSERT_TRUE(whole.ok()) << whole.status().message();
+    const std::vector<TestRequest> all = requests(options.memory.max_model_len);
+    const StackInfo& info = whole->stack().info();
+    const int64_t page_bytes = info.kv_bytes / info.block_count;
+    options.memory.kv_cache_memory_bytes =
+        8 * (options.memory.max_model_len / kBlockTokens + 3) * page_bytes;
+    options.batch.max_num_batched_tokens = 48;
+    options.runner.poison_kv = true;
+    options.device.pipeline_parallel_size = 2;
+    auto split = ModelUnderTest::load(options);
+    if (!split.ok()) {
+      EXPECT_NE(split.status().message().find("would have none that keeps"), std::string::npos)
+          << split.status().message();
+      continue;
+    }
+    ++staged;
+    const std::vector<Outcome> expected = whole->answer(all).value();
+    const auto answers = split->answer(all);
+    ASSERT_TRUE(answers.ok()) << answers.status().message();
+    for (size_t i = 0; i < all.size(); ++i) {
+      expect_same((*answers)[i], expected[i], "request " + std::to_string(i));
+    }
+  }
+  EXPECT_GE(staged, 95);
+}
+
 // The most blocks that were used at a time while one request ran.
 class BlockWatch {
  public:
