@@ -69,6 +69,12 @@ Json stop_reason_json(const StopReason& reason) {
   return {};
 }
 
+void set_beam_score(Json& choice, const ChoiceDelta& answer) {
+  if (!answer.beam_score) return;
+  choice.set("cumulative_logprob", answer.beam_score->cumulative_logprob);
+  choice.set("sequence_score", answer.beam_score->score);
+}
+
 Json token_ids_json(std::span<const TokenId> ids) {
   Json::Array items;
   items.reserve(ids.size());

@@ -105,6 +105,8 @@ std::unique_ptr<AnswerFormat> make_chat_format(AnswerHead head);
 Json usage_json(const Usage& usage);
 Json finish_reason_json(FinishReason reason);  // null while running
 Json stop_reason_json(const StopReason& reason);
+// Of an answer of a search: vLLM's cumulative_logprob, and transformers' score of a sequence.
+void set_beam_score(Json& choice, const ChoiceDelta& answer);
 Json token_ids_json(std::span<const TokenId> ids);
 // The ids of the answer's own tokens in `delta`.
 Json answer_token_ids_json(const ChoiceDelta& delta);

@@ -95,6 +95,7 @@ class ChatFormat final : public AnswerFormat {
     json.set("logprobs", head_.top_logprobs < 0 ? Json() : logprobs(answer));
     json.set("finish_reason", finish_json(answer));
     json.set("stop_reason", stop_reason_json(answer.stop_reason));
+    set_beam_score(json, answer);
     if (head_.return_token_ids) json.set("token_ids", answer_token_ids_json(answer));
     return json;
   }

@@ -22,6 +22,7 @@ void ChoiceDelta::append(ChoiceDelta next) {
   finish = next.finish;
   called = next.called;
   stop_reason = std::move(next.stop_reason);
+  beam_score = next.beam_score;
 }
 
 ChoiceStream::ChoiceStream(const Tokenizer* tokenizer, ChoiceStreamOptions options)
@@ -59,6 +60,7 @@ ChoiceDelta ChoiceStream::take(Emission emission) {
     called_ = called_ || event.kind == OutputEvent::Kind::kCallBegin;
   }
   delta.called = finished_ && called_;
+  delta.beam_score = emission.beam_score;
   return delta;
 }
 

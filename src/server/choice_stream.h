@@ -38,6 +38,7 @@ struct ChoiceDelta {
   bool called = false;                         // at the finish: the choice holds calls of tools
   std::vector<TokenLogprobs> prompt_logprobs;  // of a whole answer that tells them: of tokens 1..
   StopReason stop_reason;
+  std::optional<BeamScore> beam_score;  // at the finish of an answer of a search
 
   // The choice ended in the midst of what it says.
   bool cut() const { return finish == FinishReason::kLength || finish == FinishReason::kDeadEnd; }

@@ -64,6 +64,7 @@ class CompletionFormat final : public AnswerFormat {
     json.set("logprobs", head_.top_logprobs < 0 ? Json() : logprobs(delta));
     json.set("finish_reason", finish_reason_json(delta.finish));
     json.set("stop_reason", stop_reason_json(delta.stop_reason));
+    set_beam_score(json, delta);
     if (head_.tell_prompt_logprobs) {
       json.set("prompt_logprobs", prompt_logprobs_json(head_, delta.prompt_logprobs));
     }

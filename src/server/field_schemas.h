@@ -27,6 +27,8 @@ inline constexpr char kLogitBiasSchema[] = R"({
   "type": "object", "propertyNames": {"pattern": "^[0-9]+$"},
   "additionalProperties": {"type": "number", "minimum": -100, "maximum": 100}})";
 inline constexpr char kChoiceCountSchema[] = R"({"type": "integer", "minimum": 1, "maximum": 8})";
+inline constexpr char kBeamCountSchema[] = R"({"type": "integer", "minimum": 1, "maximum": 64})";
+inline constexpr char kEarlyStoppingSchema[] = R"({"enum": [true, false, "never"]})";
 inline constexpr char kLogprobCountSchema[] = R"({"type": "integer", "minimum": 0})";
 inline constexpr char kStopSchema[] = R"({"anyOf": [
   {"type": "string", "minLength": 1, "maxLength": 256},

@@ -85,8 +85,10 @@ Result<GenerationPlan> with_adapter(const ReadyModel& model, GenerationPlan plan
 std::optional<QuotaRefusal> take_tokens(KeyQuota& quota, const GenerationPlan& plan) {
   int64_t prompt = 0;
   for (const std::vector<TokenId>& ids : plan.prompts) prompt += static_cast<int64_t>(ids.size());
-  const auto answers = static_cast<int64_t>(plan.prompts.size()) * plan.settings.sampling.n;
-  return quota.take_tokens(*plan.lease, prompt, answers * plan.settings.max_tokens.value_or(0));
+  const GenerationSettings& settings = plan.settings;
+  const int32_t sequences = settings.beams ? settings.beams->width : settings.sampling.n;
+  const auto answers = static_cast<int64_t>(plan.prompts.size()) * sequences;
+  return quota.take_tokens(*plan.lease, prompt, answers * settings.max_tokens.value_or(0));
 }
 
 // Room for the prompts that shall stay in the cache, as far as there is some; x-cache-pin names it.

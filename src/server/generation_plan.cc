@@ -6,6 +6,7 @@
 
 #include "base/rng.h"
 #include "server/handlers.h"
+#include "server/stop_end.h"
 #include "text/grammar/token_rules.h"
 #include "text/output/dialect_table.h"
 #include "text/output/thought_budget.h"
@@ -207,6 +208,13 @@ Result<Constraint> find_constraint(const ReadyModel& model, const AnswerPlan& pl
   return parts.empty() ? Constraint() : join_constraints(std::move(parts));
 }
 
+// Where a search ends an answer; of what is sampled the edge cuts the text.
+std::shared_ptr<const AnswerEnd> find_answer_end(const ReadyModel& model,
+                                                 const GenerationSettings& settings) {
+  if (!settings.beams || model.served.tokenizer == nullptr) return nullptr;
+  return make_stop_end(*model.served.tokenizer, settings.stops, settings.skip_special);
+}
+
 // What no repetition goes across, as DRY looks for it.
 Status find_dry_breakers(const ReadyModel& model, GenerationSettings& settings) {
   DryPenalty& dry = settings.sampling.dry;
@@ -280,6 +288,7 @@ Result<GenerationPlan> plan_completion(const ReadyModel& model, CompletionReques
   HR_ASSIGN_OR_RETURN(plan.constraint, find_constraint(model, {.words = plan.settings.form},
                                                        plan.settings, std::nullopt));
   HR_RETURN_IF_ERROR(fit_context(model, wording, plan));
+  plan.answer_end = find_answer_end(model, plan.settings);
   plan.format = wording.make_format(answer_head(model, plan, wording.id_prefix));
   return plan;
 }
@@ -305,6 +314,7 @@ Result<GenerationPlan> plan_chat(const ReadyModel& model, ChatRequest request,
     return make_output_parser(output, options);
   };
   keep_stops_to_words(model, request.calls.need, plan);
+  plan.answer_end = find_answer_end(model, plan.settings);
   AnswerHead head = answer_head(model, plan, wording.id_prefix);
   head.call_ids = call_id_style(model.output.tools);
   head.call_id_seed = call_id_seed(plan, head.id);

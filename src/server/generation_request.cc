@@ -7,6 +7,7 @@
 #include <fmt/format.h>
 
 #include "server/answer_form.h"
+#include "server/beam_fields.h"
 #include "server/chat_input.h"
 #include "server/field_schemas.h"
 #include "server/http_message.h"
@@ -505,7 +506,7 @@ constexpr Alias kAliases[] = {
     {"repeat_penalty", "repetition_penalty"}, {"n_predict", "max_tokens"},
     {"n_predict", "max_completion_tokens"},   {"max_new_tokens", "max_tokens"},
     {"max_new_tokens", "n_predict"},          {"max_new_tokens", "max_completion_tokens"},
-    {"min_new_tokens", "min_tokens"},
+    {"min_new_tokens", "min_tokens"},         {"best_of", "beam_width"},
 };
 
 Status check_aliases(const Json& body) {
@@ -626,8 +627,11 @@ Result<CompletionRequest> parse_completion_request(const Json& body, const Field
       read_fields<GenerationSettings>(kGenerationFields, body, context, request.settings));
   HR_RETURN_IF_ERROR(
       read_fields<GenerationSettings>(form_fields(), body, context, request.settings));
+  HR_RETURN_IF_ERROR(
+      read_fields<GenerationSettings>(beam_fields(), body, context, request.settings));
   HR_RETURN_IF_ERROR(read_fields<CompletionRequest>(kCompletionFields, body, context, request));
   HR_RETURN_IF_ERROR(check_settings(request.settings, context, "logprobs"));
+  HR_RETURN_IF_ERROR(settle_beams(body, request.settings));
   const std::string_view zero = zero_length(body, request.settings);
   if (!zero.empty() && !request.echo) {
     return invalid_argument(fmt::format("{} may be 0 only with echo", zero), std::string(zero));
@@ -649,9 +653,12 @@ Result<ChatRequest> parse_chat_request(const Json& body, const FieldContext& con
       read_fields<GenerationSettings>(kGenerationFields, body, context, request.settings));
   HR_RETURN_IF_ERROR(
       read_fields<GenerationSettings>(form_fields(), body, context, request.settings));
+  HR_RETURN_IF_ERROR(
+      read_fields<GenerationSettings>(beam_fields(), body, context, request.settings));
   HR_RETURN_IF_ERROR(read_fields<ChatRequest>(kChatFields, body, context, request));
   HR_RETURN_IF_ERROR(read_fields<ChatRequest>(thought_fields(), body, context, request));
   HR_RETURN_IF_ERROR(check_settings(request.settings, context, "top_logprobs"));
+  HR_RETURN_IF_ERROR(settle_beams(body, request.settings));
   HR_RETURN_IF_ERROR(check_continued(body));
   HR_ASSIGN_OR_RETURN(const ToolChoice choice, read_openai_tool_choice(body));
   HR_RETURN_IF_ERROR(choose_calls(choice, context, request));

@@ -10,15 +10,26 @@
 #include "base/json.h"
 #include "base/sampling_params.h"
 #include "base/status.h"
+#include "sched/request.h"
 #include "server/request_fields.h"
 #include "text/grammar/answer_grammar.h"
 
 namespace headrace {
 
+// What a request says of a search.
+struct SearchSettings {
+  bool wanted = false;
+  std::optional<int32_t> width;  // beam_width or best_of
+  float length_penalty = 1;
+  EarlyStopping early_stopping = EarlyStopping::kNo;
+};
+
 struct GenerationSettings {
   std::string model;        // empty: the first served name
   std::string shown_model;  // what the answer calls it; empty: the same
   SamplingParams sampling;
+  SearchSettings search;
+  std::optional<BeamOptions> beams;  // made of it (beam_fields.h); none: answers are sampled
   std::optional<int32_t> max_tokens;
   bool to_context_end = false;  // n_predict -1: what the context leaves, also of a completion
   int32_t penalty_window = -1;  // repeat_last_n; -1: all

@@ -217,9 +217,6 @@ TEST(ParameterTable, WhatWouldChangeAnAnswerIsNeverIgnored) {
       {"grammar", R"("root ::= 'a'")"},
       {"json_schema", "{}"},
       {"verbosity", R"("low")"},
-      {"best_of", "2"},
-      {"use_beam_search", "true"},
-      {"length_penalty", "0.5"},
       {"bad_words", R"(["x"])"},
       {"allowed_token_ids", "[1]"},
       {"thinking_token_budget", "8"},
@@ -247,6 +244,30 @@ TEST(ParameterTable, WhatWouldChangeAnAnswerIsNeverIgnored) {
     EXPECT_EQ(status.field(), name) << status.message();
     EXPECT_NE(status.message().find(" is not supported: "), std::string::npos) << status.message();
   }
+}
+
+TEST(ParameterTable, ASearchHasItsFieldsAndNoSuggestedPenalty) {
+  FieldContext context = kContext;
+  context.defaults.repetition_penalty = 1.2f;
+  const auto parse = [&](const std::string& fields) {
+    return parse_completion_request(*parse_json("{\"prompt\":\"a\"," + fields + "}"), context);
+  };
+  const auto plain = parse(R"("use_beam_search":true,"n":4)");
+  ASSERT_TRUE(plain.ok()) << plain.status().message();
+  EXPECT_EQ(plain->settings.beams->width, 4);
+  EXPECT_EQ(plain->settings.beams->early_stopping, EarlyStopping::kNo);
+  EXPECT_EQ(plain->settings.sampling.repetition_penalty, 1.0f);
+  const auto all = parse(
+      R"("use_beam_search":true,"n":2,"best_of":6,"length_penalty":0.5,"early_stopping":true)");
+  ASSERT_TRUE(all.ok()) << all.status().message();
+  EXPECT_EQ(all->settings.beams->width, 6);
+  EXPECT_EQ(all->settings.beams->length_penalty, 0.5f);
+  EXPECT_EQ(all->settings.beams->early_stopping, EarlyStopping::kYes);
+  EXPECT_EQ(all->settings.sampling.n, 2);
+  // Nothing of it asks for a search.
+  const auto none = parse(R"("use_beam_search":false,"best_of":1,"early_stopping":false)");
+  ASSERT_TRUE(none.ok()) << none.status().message();
+  EXPECT_FALSE(none->settings.beams.has_value());
 }
 
 TEST(ParameterTable, AForcedCallNeedsTools) {
@@ -563,7 +584,19 @@ TEST(GenerationRequest, ErrorsSayWhatWasExpectedAndWhatCame) {
       {R"("seed":1.5)", "seed must be an integer of 64 bits, got 1.5"},
       {R"("stop":"")", "of 1 to 256 bytes, got an empty string"},
       {R"("stream":"yes")", "stream must be true or false, got a string"},
-      {R"("best_of":2)", "best_of is not supported: send n, and choose"},
+      {R"("best_of":2)", "best_of needs use_beam_search to be true"},
+      {R"("length_penalty":0.5)", "length_penalty needs use_beam_search to be true"},
+      {R"("early_stopping":"never")", "early_stopping needs use_beam_search to be true"},
+      {R"("use_beam_search":true,"stream":true)",
+       "stream does not go with use_beam_search: its answers are found whole"},
+      {R"("use_beam_search":true,"early_stopping":"no")",
+       "early_stopping must be true, false or \"never\", got a string"},
+      {R"("use_beam_search":true,"beam_width":65)",
+       "beam_width must be an integer in [1, 64], got 65"},
+      {R"("use_beam_search":true,"beam_width":2,"best_of":3)",
+       "best_of is another name of beam_width: send one of them"},
+      {R"("use_beam_search":true,"n":3,"beam_width":2)",
+       "n must be at most the number of beams (2), got 3"},
       {R"("bad_words":["x"])",
        "bad_words is not supported: this model's engine takes no structured output"},
       {R"("thinking_budget":5)", "thinking_budget is not supported: /v1/chat/completions takes it"},

@@ -156,6 +156,8 @@ Status GenerationSession::submit(size_t prompt, int32_t first_choice, int32_t ch
   request.adapter_weights = plan_.adapter;
   request.answered = std::move(choice_of(prompt, first_choice).begun);
   request.first_choice = first_choice;
+  request.beams = plan_.settings.beams;
+  request.answer_end = plan_.answer_end;
   const RequestId id = request.id;
   HR_RETURN_IF_ERROR(engine.submit(
       std::move(request), [queue = arrivals_, prompt, first_choice](const Emission& emission) {

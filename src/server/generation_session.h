@@ -32,6 +32,7 @@ struct GenerationPlan {
   std::vector<std::vector<TokenId>> prompts;
   std::vector<std::string> echo;                      // with echo: the text of each prompt
   std::shared_ptr<const TokenConstraint> constraint;  // the form of the answers; nullptr: none
+  std::shared_ptr<const AnswerEnd> answer_end;        // of a search; nullptr: tokens alone end it
   std::unique_ptr<AnswerFormat> format;
   std::unique_ptr<KeyQuota::Lease> lease;  // nullptr: no quota
   std::vector<HttpHeader> headers;         // of the answer

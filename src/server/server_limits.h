@@ -48,6 +48,7 @@ struct RequestLimits {
                   .element_count_max = 512 << 10};
   int32_t template_kwargs_max = 64;    // members of chat_template_kwargs
   int32_t choices_max = 8;             // `n`
+  int32_t beams_max = 64;              // of a search, which --max-num-seqs bounds too
   int32_t prompts_max = 256;           // of one completion request
   int32_t embedding_texts_max = 2048;  // of one request for embeddings, as OpenAI's
   // Of the vectors of all requests that wait, run or are being written, as f32; more: 429.

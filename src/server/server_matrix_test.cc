@@ -254,8 +254,8 @@ const FieldCase kFields[] = {
     {"min_p", "0.5", "2", [](const Request& r) { return r.sampling.min_p == 0.5f; }},
     {"repetition_penalty", "1.5", "0",
      [](const Request& r) { return r.sampling.repetition_penalty == 1.5f; }},
-    {"length_penalty", "0.5", R"("x")"},
-    {"use_beam_search", "true", R"("x")"},
+    {"length_penalty", "0.5", R"("x")"},  // needs use_beam_search
+    {"use_beam_search", "true", R"("x")", [](const Request& r) { return r.beams.has_value(); }},
     {"stop_token_ids", "[5]", "[-1]",
      [](const Request& r) { return r.sampling.stop_token_ids.size() == 1; }},
     {"include_stop_str_in_output", "true", "1"},
@@ -313,7 +313,7 @@ const FieldCase kCompletionsOnly[] = {
     {"logprobs", "2", "true", [](const Request& r) { return r.sampling.logprobs == 2; }},
     {"suffix", R"("x")", "1"},
     {"prompt_embeds", R"("x")", "1"},
-    {"best_of", "2", R"("x")"},
+    {"best_of", "2", R"("x")"},  // needs use_beam_search
 };
 
 // It does what it says, or is refused by its name; a wrong value is refused by its name in any

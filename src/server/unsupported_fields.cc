@@ -73,11 +73,7 @@ constexpr RefusedField kGeneration[] = {
     {"guided_whitespace_pattern", always, "white space of JSON is fixed"},
     {"grammar_lazy", if_true, kNoTriggers},
     {"grammar_triggers", if_not_empty, kNoTriggers},
-    // Search
-    {"best_of", if_not_one, "send n, and choose"},
     {"n_cmpl", if_not_one, "send n"},
-    {"use_beam_search", if_true},
-    {"length_penalty", if_not_one},
     // Samplers, of llama.cpp and its kin
     {"mirostat", if_not_zero, kNoSampler},
     {"mirostat_mode", if_not_zero, kNoSampler},
@@ -121,8 +117,13 @@ constexpr RefusedField kGeneration[] = {
     {"thinking_budget_tokens", always, kNoThoughtBudget},
     {"thinking_budget", always, kNoThoughtBudget},
     {"reasoning_budget", always, kNoThoughtBudget},
+    {"use_beam_search", if_true, kOnOpenAiRoutes},
+    {"beam_width", always, kOnOpenAiRoutes},
+    {"best_of", if_not_one, kOnOpenAiRoutes},
+    {"length_penalty", if_not_one, kOnOpenAiRoutes},
+    {"early_stopping", if_true, kOnOpenAiRoutes},
 };
-constexpr size_t kOpenAiReads = 9;
+constexpr size_t kOpenAiReads = 14;
 
 std::span<const RefusedField> refused_by_openai() {
   return std::span(kGeneration).first(std::size(kGeneration) - kOpenAiReads);
