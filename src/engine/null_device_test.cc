@@ -335,6 +335,42 @@ TEST_P(EngineOnNullDevice, EachChoiceGetsTheTokensOfItsPlaces) {
   EXPECT_GT(host.model().rows_followed(), 1000);
 }
 
+// Of a search each row's best tokens are 0, 1, ... with one probability, so that all beams go on
+// from the first in every step: each but that takes over its pages. Others run beside them.
+TEST_P(EngineOnNullDevice, BeamsTakeOverPagesOfOthers) {
+  NullEngine host(GetParam());
+  std::vector<Request> requests = random_requests(host.engine());
+  for (size_t i = 0; i < requests.size(); i += 2) {
+    Request& search = requests[i];
+    search.constraint = nullptr;
+    search.prompt.resize(1 + search.prompt.size() / 3);
+    search.beams = {.width = 2 + static_cast<int32_t>(i % 3)};
+    search.sampling = {.n = 2, .max_tokens = 1 + search.sampling.max_tokens / 4};
+  }
+  Answers answers(requests.size());
+  for (size_t i = 0; i < requests.size(); ++i) {
+    const Status status =
+        host.engine().submit(requests[i], answers.sink(i, requests[i].sampling.n));
+    ASSERT_TRUE(status.ok()) << status.message();
+  }
+  const auto& all = answers.wait();
+  for (size_t i = 0; i < requests.size(); ++i) {
+    for (size_t choice = 0; choice < all[i].size(); ++choice) {
+      Answer wanted{.tokens = {}, .finish = FinishReason::kLength};
+      if (requests[i].beams) {
+        wanted.tokens.assign(static_cast<size_t>(requests[i].sampling.max_tokens), 0);
+        wanted.tokens.back() = static_cast<TokenId>(choice);
+      } else {
+        wanted = expected(requests[i], static_cast<int32_t>(choice));
+      }
+      EXPECT_EQ(all[i][choice].tokens, wanted.tokens) << "request " << i << ", answer " << choice;
+      EXPECT_EQ(all[i][choice].finish, wanted.finish);
+    }
+  }
+  EXPECT_EQ(host.engine().stats().scheduler.blocks_used, 0);
+  EXPECT_GT(host.model().rows_followed(), 1000);
+}
+
 // A step of a sequence with a form is started before the token that it computes is known: only its
 // sampling waits for that.
 TEST(FormsOnNullDevice, AMaskIsMadeBesideTheForwardPass) {
