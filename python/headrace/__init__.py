@@ -11,11 +11,12 @@ Any thread may use a model; what waits for it lets other Python threads run."""
 from ._engine import VERSION as __version__
 from .async_llm import AsyncLLM
 from .llm import LLM
-from .outputs import CompletionOutput, EmbeddingOutput, EmbeddingRequestOutput, Logprob, RequestOutput
-from .sampling_params import SamplingParams
+from .outputs import (
+    BeamSearchOutput, BeamSearchSequence, CompletionOutput, EmbeddingOutput, EmbeddingRequestOutput, Logprob, RequestOutput)
+from .sampling_params import BeamSearchParams, SamplingParams
 from .tokenizer import Tokenizer
 
 __all__ = [
-    "LLM", "AsyncLLM", "SamplingParams", "RequestOutput", "CompletionOutput", "Logprob", "EmbeddingRequestOutput",
-    "EmbeddingOutput", "Tokenizer", "__version__",
+    "LLM", "AsyncLLM", "SamplingParams", "RequestOutput", "CompletionOutput", "Logprob", "BeamSearchParams", "BeamSearchOutput",
+    "BeamSearchSequence", "EmbeddingRequestOutput", "EmbeddingOutput", "Tokenizer", "__version__",
 ]

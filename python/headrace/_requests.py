@@ -103,13 +103,14 @@ class Answer:
         logprobs: Optional[List[Dict[int, Logprob]]] = None if params.logprobs is None else []
         choices = [CompletionOutput(index, "", [], None if logprobs is None else 0.0, None if logprobs is None else [])
                    for index in range(params.n)]
+        self.beam_scores: List[Optional[_engine.BeamScore]] = [None] * params.n
         self.output = RequestOutput(request_id, prompt, self.ids, choices,
                                     None if params.prompt_logprobs is None else [None])
 
-    def submit(self, group: _engine.RequestGroup, seed: Optional[int]) -> int:
+    def submit(self, group: _engine.RequestGroup, seed: Optional[int], beams: Optional[_engine.Beams] = None) -> int:
         params = self.params
         return group.submit(self.ids, params._sampling(seed), params._stops(), params.include_stop_str_in_output,
-                            params.skip_special_tokens)
+                            params.skip_special_tokens, beams)
 
     def add(self, news: _engine.RequestNews) -> None:
         output = self.output
@@ -122,6 +123,7 @@ class Answer:
             of_choice.text += choice.text
             of_choice.token_ids += choice.tokens
             of_choice.finish_reason = choice.finish_reason or None
+            self.beam_scores[choice.index] = choice.beam_score
             of_choice.stop_reason = choice.stop_token if choice.stop_text is None else choice.stop_text
             if of_choice.logprobs is not None and of_choice.cumulative_logprob is not None:
                 entries = choice.logprobs

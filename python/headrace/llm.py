@@ -6,8 +6,8 @@ from typing import Any, Dict, Iterable, Iterator, List, Optional, Sequence, Unio
 
 from . import _engine
 from ._requests import Answer, Encoded, Message, Model, Prompt, each_params
-from .outputs import EmbeddingOutput, EmbeddingRequestOutput, RequestOutput
-from .sampling_params import SamplingParams
+from .outputs import BeamSearchOutput, BeamSearchSequence, EmbeddingOutput, EmbeddingRequestOutput, RequestOutput
+from .sampling_params import BeamSearchParams, SamplingParams
 
 _TEXTS_AT_ONCE = 1024  # that the embedding engine is given
 _SIGNALS_SECONDS = 0.1  # what waits lets Python handle signals so often, also those that another thread got
@@ -22,7 +22,15 @@ class LLM(Model):
         """Continues each prompt: a text, token ids, or {"prompt": text} or {"prompt_token_ids": ids}. All run together; the
         answers come in the prompts' order. use_tqdm shows how many are there, with tqdm."""
         each = _list_of(prompts)
-        return self._run(map(self._encode, each), len(each), sampling_params, use_tqdm)
+        answers = self._run(map(self._encode, each), len(each), sampling_params, use_tqdm)
+        return [answer.output for answer in answers]
+
+    def beam_search(self, prompts: Union[Prompt, Sequence[Prompt]], params: BeamSearchParams,
+                    use_tqdm: bool = False) -> List[BeamSearchOutput]:
+        """The most probable continuations of each prompt, as transformers' generate(num_beams=...) finds them."""
+        each = _list_of(prompts)
+        answers = self._run(map(self._encode, each), len(each), params._sampling_params(), use_tqdm, params._beams())
+        return [BeamSearchOutput(self._sequences(answer)) for answer in answers]
 
     def chat(self, messages: Union[List[Message], List[List[Message]]],
              sampling_params: Union[None, SamplingParams, Sequence[SamplingParams]] = None, use_tqdm: bool = False,
@@ -33,7 +41,7 @@ class LLM(Model):
         several: List[Any] = list(messages) if messages and isinstance(messages[0], list) else [messages]
         encoded = (self._encode_chat(each, tools, chat_template_kwargs, add_generation_prompt, continue_final_message)
                    for each in several)
-        return self._run(encoded, len(several), sampling_params, use_tqdm)
+        return [answer.output for answer in self._run(encoded, len(several), sampling_params, use_tqdm)]
 
     def stream(self, prompt: Union[Prompt, List[Message]], sampling_params: Optional[SamplingParams] = None) -> Iterator[str]:
         """The text of one answer as it comes. A list of messages is a conversation. Leaving the loop ends the answer."""
@@ -68,7 +76,8 @@ class LLM(Model):
         return outputs
 
     def _run(self, prompts: Iterable[Encoded], count: int,
-             sampling_params: Union[None, SamplingParams, Sequence[SamplingParams]], use_tqdm: bool) -> List[RequestOutput]:
+             sampling_params: Union[None, SamplingParams, Sequence[SamplingParams]], use_tqdm: bool,
+             beams: Optional[_engine.Beams] = None) -> List[Answer]:
         model = self._text_model()
         params = each_params(self.get_default_sampling_params() if sampling_params is None else sampling_params, count)
         group = model.group(False)
@@ -76,7 +85,7 @@ class LLM(Model):
         try:
             for encoded, of_prompt in zip(prompts, params):
                 answers.append(Answer(model, self._request_id(), encoded, of_prompt))
-                answers[-1].submit(group, self._seed_of(of_prompt))
+                answers[-1].submit(group, self._seed_of(of_prompt), beams)
             with _Progress(count, use_tqdm) as progress:
                 ended = 0
                 while ended < count:
@@ -87,7 +96,14 @@ class LLM(Model):
                     progress.update(len(news))
         finally:
             group.cancel_all()  # what an exception leaves behind
-        return [answer.output for answer in answers]
+        return answers
+
+    def _sequences(self, answer: Answer) -> List[BeamSearchSequence]:
+        prompt = answer.output.prompt
+        text = self._model.decode(answer.ids, True) if prompt is None else prompt
+        return [BeamSearchSequence(answer.ids + each.token_ids, text + each.text, score.cumulative_logprob, score.score,
+                                   each.finish_reason, each.stop_reason)
+                for each, score in zip(answer.output.outputs, answer.beam_scores) if score is not None]
 
 
 def _list_of(prompts: Union[Prompt, Sequence[Prompt]]) -> List[Prompt]:

@@ -43,6 +43,21 @@ class RequestOutput:
 
 
 @dataclasses.dataclass
+class BeamSearchSequence:
+    tokens: List[int]  # of the prompt and the answer, with the end token, where one ended it
+    text: str  # of both
+    cum_logprob: float  # of the answer's tokens, summed
+    score: float  # the same by the answer's length: the best sequence has the highest
+    finish_reason: Optional[str] = None
+    stop_reason: Union[None, int, str] = None
+
+
+@dataclasses.dataclass
+class BeamSearchOutput:
+    sequences: List[BeamSearchSequence]  # best first
+
+
+@dataclasses.dataclass
 class EmbeddingOutput:
     embedding: NDArray[numpy.float32]  # [dimensions]
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 from typing import Dict, List, Optional, Union
 
-from ._engine import Sampling
+from ._engine import Beams, Sampling
 
 _BOUNDS = {
     "n": (1, 128), "temperature": (0, 100), "top_p": (1e-6, 1), "top_k": (-1, 1 << 30), "min_p": (0, 1),
@@ -66,3 +66,25 @@ class SamplingParams:
 
     def _stops(self) -> List[str]:
         return [self.stop] if isinstance(self.stop, str) else list(self.stop or [])
+
+
+@dataclasses.dataclass
+class BeamSearchParams:
+    """A search for the most probable answers: vLLM's names, and early_stopping as transformers has it."""
+
+    beam_width: int  # beams, and answers
+    max_tokens: int
+    ignore_eos: bool = False
+    temperature: float = 0.0  # changes nothing: nothing is sampled
+    length_penalty: float = 1.0  # an answer of L tokens is ordered by its summed log-probability / L ** length_penalty
+    early_stopping: Union[bool, str] = False  # True, False or "never"
+
+    def _sampling_params(self) -> SamplingParams:
+        return SamplingParams(n=self.beam_width, temperature=0, max_tokens=self.max_tokens, ignore_eos=self.ignore_eos)
+
+    def _beams(self) -> Beams:
+        beams = Beams()
+        beams.width = self.beam_width
+        beams.length_penalty = self.length_penalty
+        beams.early_stopping = str(self.early_stopping).lower()
+        return beams

@@ -11,6 +11,7 @@
 #include <nanobind/stl/vector.h>
 
 #include <memory>
+#include <optional>
 #include <stdexcept>
 #include <string>
 #include <utility>
@@ -71,6 +72,28 @@ void define_sampling(nb::module_& module) {
       .def_rw("prompt_logprobs", &SamplingParams::prompt_logprobs);
 }
 
+void set_early_stopping(BeamOptions& beams, const std::string& name) {
+  const auto value = value_named(kEarlyStoppings, name);
+  if (!value) throw nb::value_error("early_stopping must be True, False or \"never\"");
+  beams.early_stopping = *value;
+}
+
+void define_beams(nb::module_& module) {
+  nb::class_<BeamOptions>(module, "Beams")
+      .def(nb::init<>())
+      .def_rw("width", &BeamOptions::width)
+      .def_rw("length_penalty", &BeamOptions::length_penalty)
+      .def_prop_rw(
+          "early_stopping",
+          [](const BeamOptions& self) {
+            return std::string(name_of(kEarlyStoppings, self.early_stopping));
+          },
+          set_early_stopping);
+  nb::class_<BeamScore>(module, "BeamScore")
+      .def_ro("cumulative_logprob", &BeamScore::cumulative_logprob)
+      .def_ro("score", &BeamScore::score);
+}
+
 void define_news(nb::module_& module) {
   nb::class_<TokenLogprobs>(module, "TokenLogprobs")
       .def_ro("token", &TokenLogprobs::token)
@@ -83,7 +106,8 @@ void define_news(nb::module_& module) {
       .def_ro("logprobs", &ChoiceNews::logprobs)
       .def_ro("finish_reason", &ChoiceNews::finish_reason)
       .def_ro("stop_text", &ChoiceNews::stop_text)
-      .def_ro("stop_token", &ChoiceNews::stop_token);
+      .def_ro("stop_token", &ChoiceNews::stop_token)
+      .def_ro("beam_score", &ChoiceNews::beam_score);
   nb::class_<RequestNews>(module, "RequestNews")
       .def_ro("request", &RequestNews::request)
       .def_ro("choices", &RequestNews::choices)
@@ -94,14 +118,17 @@ void define_news(nb::module_& module) {
 
 void define_group(nb::module_& module) {
   const auto submit = [](RequestGroup& group, std::vector<TokenId> prompt, SamplingParams sampling,
-                         std::vector<std::string> stops, bool include_stop, bool skip_special) {
+                         std::vector<std::string> stops, bool include_stop, bool skip_special,
+                         const std::optional<BeamOptions>& beams) {
     return value_or_throw(group.submit(
         std::move(prompt), std::move(sampling),
-        {.skip_special = skip_special, .stops = std::move(stops), .include_stop = include_stop}));
+        {.skip_special = skip_special, .stops = std::move(stops), .include_stop = include_stop},
+        beams));
   };
   nb::class_<RequestGroup>(module, "RequestGroup")
       .def("submit", submit, nb::arg("prompt"), nb::arg("sampling"), nb::arg("stops"),
-           nb::arg("include_stop"), nb::arg("skip_special"), Unlocked())
+           nb::arg("include_stop"), nb::arg("skip_special"), nb::arg("beams") = nb::none(),
+           Unlocked())
       .def("cancel", &RequestGroup::cancel, nb::arg("request"), Unlocked())
       .def("cancel_all", &RequestGroup::cancel_all, Unlocked())
       .def("take", &RequestGroup::take, nb::arg("seconds"), Unlocked())
@@ -170,6 +197,7 @@ NB_MODULE(_engine, module) {
   using namespace headrace;
   module.attr("VERSION") = std::string(program_version());
   define_sampling(module);
+  define_beams(module);
   define_news(module);
   define_group(module);
   define_models(module);

@@ -88,7 +88,8 @@ RequestGroup::RequestGroup(std::shared_ptr<ModelStack> stack, NewsTime time)
 RequestGroup::~RequestGroup() { cancel_all(); }
 
 Result<uint32_t> RequestGroup::submit(std::vector<TokenId> prompt, SamplingParams sampling,
-                                      const TextStreamOptions& options) {
+                                      const TextStreamOptions& options,
+                                      const std::optional<BeamOptions>& beams) {
   if (prompt.empty()) return invalid_argument("the prompt is empty", "prompt");
   HR_ASSIGN_OR_RETURN(sampling.max_tokens,
                       answer_tokens_max(static_cast<int64_t>(prompt.size()), sampling.max_tokens,
@@ -106,7 +107,8 @@ Result<uint32_t> RequestGroup::submit(std::vector<TokenId> prompt, SamplingParam
   Request request{.id = running->id,
                   .prompt = std::move(prompt),
                   .sampling = std::move(sampling),
-                  .adapter_weights = stack_->adapter_of_all()};
+                  .adapter_weights = stack_->adapter_of_all(),
+                  .beams = beams};
   std::shared_ptr<void> closer(
       nullptr, [mailbox = mailbox_, number](void*) { mailbox->put({.request = number}); });
   HR_RETURN_IF_ERROR(stack_->engine().submit(
@@ -205,6 +207,7 @@ void RequestGroup::read(const Emission& emission, Running& running) {
   if (emission.finish == FinishReason::kNone) return;
   news.text += choice.text.finish().text;
   news.stop_token = emission.stop_token;
+  news.beam_score = emission.beam_score;
   choice.finish(finish_reason_name(emission.finish));
 }
 

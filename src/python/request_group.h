@@ -28,6 +28,7 @@ struct ChoiceNews {
   // What ended it: a stop string, or one of stop_token_ids.
   std::optional<std::string> stop_text;
   std::optional<TokenId> stop_token;
+  std::optional<BeamScore> beam_score;  // of an answer of a search
 };
 
 struct RequestNews {
@@ -49,9 +50,11 @@ class RequestGroup {
   ~RequestGroup();  // cancel_all()
 
   // The number by which news names it. max_tokens < 0: as many as the context holds. Errors are
-  // those of answer_tokens_max() and Engine::submit().
+  // those of answer_tokens_max() and Engine::submit(). `beams`: the answers are the best of a
+  // search.
   Result<uint32_t> submit(std::vector<TokenId> prompt, SamplingParams sampling,
-                          const TextStreamOptions& options);
+                          const TextStreamOptions& options,
+                          const std::optional<BeamOptions>& beams);
   void cancel(uint32_t request);  // no news of it comes any more
   void cancel_all();
 

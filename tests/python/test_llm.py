@@ -12,7 +12,7 @@ import numpy
 import pytest
 
 import headrace
-from headrace import LLM, SamplingParams
+from headrace import LLM, BeamSearchParams, SamplingParams
 
 from conftest import BINARY, MODEL, need
 
@@ -289,3 +289,28 @@ def test_mistakes_are_named(llm):
 def test_the_version_is_the_programs():
     done = subprocess.run([need(BINARY), "--version"], capture_output=True, check=True, text=True)
     assert headrace.__version__ in done.stdout
+
+
+def test_beam_search_finds_the_best_sequences_in_order(llm):
+    params = BeamSearchParams(beam_width=4, max_tokens=8, ignore_eos=True)
+    outputs = llm.beam_search([PROMPTS[0], {"prompt_token_ids": llm.get_tokenizer().encode(PROMPTS[0])}], params)
+    sequences = outputs[0].sequences
+    assert [each.tokens for each in outputs[1].sequences] == [each.tokens for each in sequences]
+    assert len({tuple(each.tokens) for each in sequences}) == 4
+    scores = [each.score for each in sequences]
+    assert scores == sorted(scores, reverse=True)
+    for each in sequences:
+        assert each.cum_logprob == pytest.approx(8 * each.score)
+        assert each.text.startswith(PROMPTS[0]) and each.finish_reason == "length"
+    greedy = llm.generate(PROMPTS[0], SamplingParams(temperature=0, max_tokens=8, logprobs=0, ignore_eos=True))[0].outputs[0]
+    assert sequences[0].cum_logprob >= greedy.cumulative_logprob - 1e-4
+
+
+@pytest.mark.parametrize("change, words", [
+    (dict(early_stopping="maybe"), "early_stopping must be True, False or"),
+    (dict(beam_width=0), "n is 0"),
+    (dict(beam_width=129), "n is 129"),
+])
+def test_a_beam_search_that_cannot_be_is_a_value_error(llm, change, words):
+    with pytest.raises(ValueError, match=words):
+        llm.beam_search(PROMPTS[0], BeamSearchParams(**{"beam_width": 2, "max_tokens": 4, **change}))
