@@ -10,7 +10,7 @@ ASAN_TESTS=(base_test kv_test sim_test text_test weights_test)
 TSAN_TESTS=(base_test tensor_test engine_test)
 
 # Seconds a fuzz target; steps of the simulation, plain and under sanitizers (about ten times slower).
-FUZZ_SECONDS=20
+FUZZ_SECONDS=8
 SIM_STEPS=1000000
 SIM_STEPS_SANITIZED=100000
 if [[ $MODE == full ]]; then
