@@ -213,4 +213,57 @@ __global__ void __launch_bounds__(kExactThreads) exact_elements(ExactArguments<T
   if (lane == 0) args.y.row(row)[column] = sum;
 }
 
+// A block an element of each of few rows, which all threads share K of: W is asked for before the
+// kernel before this one has ended. Sums are f32, a thread's columns in order, then a tree.
+inline constexpr int kExactFewRows = 4;
+inline constexpr int kExactAsked = 2;  // fours of W a thread
+
+template <class T, int kRows>
+__global__ void __launch_bounds__(kExactThreads)
+    exact_few(const __grid_constant__ ExactArguments<T> args) {
+  __shared__ float partial[kExactWarps][kRows];
+  let_next_kernel_start();
+  const auto n = static_cast<int32_t>(blockIdx.x);
+  const auto thread = static_cast<int32_t>(threadIdx.x);
+  const float* const weight = args.weight.row(n);
+  constexpr int kSpan = 4 * kExactThreads;
+  float4 asked[kExactAsked];
+#pragma unroll
+  for (int i = 0; i < kExactAsked; ++i) {
+    const int32_t column = thread * 4 + i * kSpan;
+    asked[i] = column < args.k ? *reinterpret_cast<const float4*>(weight + column)
+                               : float4{0.0f, 0.0f, 0.0f, 0.0f};
+  }
+  wait_for_earlier_kernels();
+  float sums[kRows] = {};
+  const auto add = [&](const float4& w, int32_t column) {
+#pragma unroll
+    for (int r = 0; r < kRows; ++r) {
+      const auto x = Vector<T, 4>::load(args.x.row(r) + column);
+      sums[r] = fmaf(w.x, to_float(x.values[0]), sums[r]);
+      sums[r] = fmaf(w.y, to_float(x.values[1]), sums[r]);
+      sums[r] = fmaf(w.z, to_float(x.values[2]), sums[r]);
+      sums[r] = fmaf(w.w, to_float(x.values[3]), sums[r]);
+    }
+  };
+#pragma unroll
+  for (int i = 0; i < kExactAsked; ++i) {
+    const int32_t column = thread * 4 + i * kSpan;
+    if (column < args.k) add(asked[i], column);
+  }
+  for (int32_t column = thread * 4 + kExactAsked * kSpan; column < args.k; column += kSpan) {
+    add(*reinterpret_cast<const float4*>(weight + column), column);
+  }
+#pragma unroll
+  for (int r = 0; r < kRows; ++r) {
+    const float sum = warp_sum(sums[r]);
+    if (thread % kWarpThreads == 0) partial[thread / kWarpThreads][r] = sum;
+  }
+  __syncthreads();
+  if (thread >= kRows) return;
+  float sum = args.bias != nullptr ? args.bias[n] : 0.0f;
+  for (int w = 0; w < kExactWarps; ++w) sum += partial[w][thread];
+  args.y.row(thread)[n] = sum;
+}
+
 }  // namespace headrace::gpu

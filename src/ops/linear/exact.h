@@ -11,6 +11,10 @@ namespace headrace {
 bool exact_fits(const DeviceTraits& traits, const LinearArgs& args);
 void run_exact(OpContext& context, const LinearArgs& args);
 
+// Up to 4 rows of these, where a row's bits may depend on M: a block an element of y's rows.
+bool exact_few_fits(const DeviceTraits& traits, const LinearArgs& args);
+void run_exact_few(OpContext& context, const LinearArgs& args);
+
 // Everything of these types.
 bool exact_any_fits(const DeviceTraits& traits, const LinearArgs& args);
 void run_exact_any(OpContext& context, const LinearArgs& args);

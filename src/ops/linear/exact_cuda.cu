@@ -1,3 +1,5 @@
+#include <type_traits>
+
 #include "ops/linear/exact.cuh"
 #include "ops/linear/exact.h"
 
@@ -49,6 +51,29 @@ void run_exact(OpContext& context, const LinearArgs& args) {
   with_exact_type(args, [&]<class T>(const gpu::ExactArguments<T>& arguments) {
     if (args.x.rows() >= kWideExactRows) return launch_exact<4, 4, 1>(context, arguments);
     launch_exact<1, 1, 8>(context, arguments);
+  });
+}
+
+bool exact_few_fits(const DeviceTraits& traits, const LinearArgs& args) {
+  return exact_fits(traits, args) && !traits.batch_invariant && args.x.rows() <= gpu::kExactFewRows;
+}
+
+void run_exact_few(OpContext& context, const LinearArgs& args) {
+  with_exact_type(args, [&]<class T>(const gpu::ExactArguments<T>& arguments) {
+    const auto launch = [&]<int kRows>(std::integral_constant<int, kRows>) {
+      gpu::launch(context, gpu::exact_few<T, kRows>, static_cast<unsigned>(arguments.n),
+                  gpu::kExactThreads, arguments);
+    };
+    switch (arguments.m) {
+      case 1:
+        return launch(std::integral_constant<int, 1>());
+      case 2:
+        return launch(std::integral_constant<int, 2>());
+      case 3:
+        return launch(std::integral_constant<int, 3>());
+      default:
+        return launch(std::integral_constant<int, 4>());
+    }
   });
 }
 

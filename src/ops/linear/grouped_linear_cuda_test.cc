@@ -326,9 +326,9 @@ void expect_exact(TestDevice& cuda, DType dtype, int64_t m, int64_t n, int64_t k
 TEST(ExactLinearCuda, IsThePlainSum) {
   HR_CUDA_DEVICE_OR_SKIP(cuda);
   for (const DType dtype : {DType::kBF16, DType::kF16}) {
-    for (const int64_t m : {1, 7, 64, 700}) {
+    for (const int64_t m : {1, 3, 4, 7, 64, 700}) {
       for (const int64_t n : {4, 65, 128}) {
-        for (const int64_t k : {20, 33, 64, 576, 2048}) {
+        for (const int64_t k : {20, 33, 64, 576, 2048, 3072}) {
           const std::string shape = Shape{m, n, k}.to_string();
           SCOPED_TRACE(shape + " " + std::string(dtype_name(dtype)));
           expect_exact(cuda, dtype, m, n, k);

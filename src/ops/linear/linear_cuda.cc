@@ -78,6 +78,7 @@ constexpr std::array kLinear = {
     Kernel<LinearArgs>{"linear/cuda/float8_library", float8_library_fits, run_float8_library},
     Kernel<LinearArgs>{"linear/cuda/float8_stream_any_rows", float8_stream_fits, run_linear_stream,
                        Selection::kByName},
+    Kernel<LinearArgs>{"linear/cuda/exact_few", exact_few_fits, run_exact_few},
     Kernel<LinearArgs>{"linear/cuda/exact", exact_fits, run_exact},
     Kernel<LinearArgs>{"linear/cuda/exact_any", exact_any_fits, run_exact_any},
     Kernel<LinearArgs>{"linear/cuda/blocks_wide", blocks_wide_pay, run_blocks_wide},
