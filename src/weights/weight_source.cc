@@ -125,9 +125,29 @@ class GgufMxfp4Rows final : public RowReader {
 
 }  // namespace
 
+GgufWeightSource::GgufWeightSource(std::shared_ptr<const GgufFile> file) : file_(std::move(file)) {
+  for (const GgufTensor& tensor : file_->plan().tensors) {
+    if (!tensor.name.ends_with(".ffn_norm")) continue;
+    std::string name = fmt::format("{}.weight", tensor.name);
+    if (file_->find_tensor(name) == nullptr) weightless_.emplace(std::move(name), &tensor);
+  }
+}
+
+const GgufTensor* GgufWeightSource::find(std::string_view name) const {
+  const auto at = weightless_.find(name);
+  return at == weightless_.end() ? file_->find_tensor(name) : at->second;
+}
+
+std::string_view GgufWeightSource::name_of(const GgufTensor& tensor) const {
+  for (const auto& [name, found] : weightless_) {
+    if (found == &tensor) return name;
+  }
+  return tensor.name;
+}
+
 Result<std::shared_ptr<const RowReader>> GgufWeightSource::rows(std::string_view name,
                                                                 int64_t index) const {
-  const GgufTensor* tensor = file_->find_tensor(name);
+  const GgufTensor* tensor = find(name);
   if (!is_mxfp4(tensor) || tensor->shape.rank() < 2) return std::shared_ptr<const RowReader>();
   const Shape& all = tensor->shape;
   const int rank = all.rank();
@@ -139,9 +159,9 @@ Result<std::shared_ptr<const RowReader>> GgufWeightSource::rows(std::string_view
 }
 
 std::optional<WeightInfo> GgufWeightSource::info(std::string_view name) const {
-  const GgufTensor* tensor = file_->find_tensor(name);
+  const GgufTensor* tensor = find(name);
   if (tensor == nullptr) return std::nullopt;
-  return WeightInfo{.name_in_file = printable(name),
+  return WeightInfo{.name_in_file = printable(tensor->name),
                     .type = tensor->type->name,
                     .dtype = is_mxfp4(tensor) ? std::optional(DType::kF32) : tensor->type->dtype,
                     .shape = tensor->shape,
@@ -151,12 +171,12 @@ std::optional<WeightInfo> GgufWeightSource::info(std::string_view name) const {
 std::vector<std::string_view> GgufWeightSource::names() const {
   std::vector<std::string_view> names;
   names.reserve(file_->plan().tensors.size());
-  for (const GgufTensor& tensor : file_->plan().tensors) names.push_back(tensor.name);
+  for (const GgufTensor& tensor : file_->plan().tensors) names.push_back(name_of(tensor));
   return names;
 }
 
 Result<ConstTensorView> GgufWeightSource::get(std::string_view name) const {
-  const GgufTensor* tensor = file_->find_tensor(name);
+  const GgufTensor* tensor = find(name);
   if (tensor == nullptr) {
     return corrupt(fmt::format("{}: tensor {}: missing", file_->name(), name), std::string(name));
   }

@@ -4,6 +4,7 @@
 #pragma once
 
 #include <cstdint>
+#include <map>
 #include <memory>
 #include <optional>
 #include <string>
@@ -79,10 +80,10 @@ bool is_of_shape(const Shape& tensor, const Shape& wanted);
 
 class GgufWeightSource final : public WeightSource {
  public:
-  explicit GgufWeightSource(std::shared_ptr<const GgufFile> file) : file_(std::move(file)) {}
+  explicit GgufWeightSource(std::shared_ptr<const GgufFile> file);
   using WeightSource::get;
   using WeightSource::get_matrix;
-  bool has(std::string_view name) const override { return file_->find_tensor(name) != nullptr; }
+  bool has(std::string_view name) const override { return find(name) != nullptr; }
   std::vector<std::string_view> names() const override;
   Result<ConstTensorView> get(std::string_view name) const override;
   // Of MXFP4, which is read as Q8_0 (mxfp4.h).
@@ -97,7 +98,12 @@ class GgufWeightSource final : public WeightSource {
   const GgufFile& file() const { return *file_; }
 
  private:
+  const GgufTensor* find(std::string_view name) const;
+  std::string_view name_of(const GgufTensor& tensor) const;
+
   std::shared_ptr<const GgufFile> file_;
+  // By name with ".weight", which llama.cpp's converter leaves out of Falcon-H1's ffn_norm.
+  std::map<std::string, const GgufTensor*, std::less<>> weightless_;
 };
 
 }  // namespace headrace

@@ -31,6 +31,18 @@ TEST(GgufWeightSource, FindsTensorsByName) {
             "[64, 32]");
 }
 
+TEST(GgufWeightSource, TakesANormOfANetworkThatIsNoWeightByName) {
+  constexpr uint32_t kF32 = 0;
+  const std::string data = GgufBuilder().add_tensor("blk.0.ffn_norm", {32}, kF32).build();
+  auto file = GgufFile::from_memory(std::as_bytes(std::span(data.data(), data.size())), "t.gguf");
+  ASSERT_TRUE(file.ok()) << file.status().message();
+  const GgufWeightSource source(*file);
+  EXPECT_EQ(source.names(), std::vector<std::string_view>{"blk.0.ffn_norm.weight"});
+  EXPECT_TRUE(source.get("blk.0.ffn_norm.weight", Shape{32}).ok());
+  EXPECT_FALSE(source.has("blk.0.ffn_norm.bias"));
+  EXPECT_FALSE(source.has("blk.1.ffn_norm.weight"));
+}
+
 class Dummy : public testing::Test {
  protected:
   static std::unique_ptr<DummyWeightSource> make(DType dtype, int threads = 1, uint64_t seed = 0) {

@@ -15,8 +15,9 @@ import sys
 import tempfile
 
 import compare_with_transformers as compare
+import make_tiny_models as tiny
 
-# The converter without words, and with keys that it reads and this transformers no longer writes.
+# The converter without words, and with the keys of config.json alone where others make it take all for mixtures.
 CONVERT = """
 import importlib, json, pathlib, pkgutil, sys
 sys.path[:0] = [LLAMA_CPP + "/gguf-py", LLAMA_CPP]
@@ -35,32 +36,53 @@ for kind in kinds(base.ModelBase):
         kind.set_vocab = lambda self: None
 read = base.ModelBase.load_hparams
 
-def read_both(folder, *rest, **named):
-    return {**read(folder, *rest, **named), **json.loads((pathlib.Path(folder) / "old_keys.json").read_text())}
+def without_more(folder, *rest, **named):
+    there = json.loads((pathlib.Path(folder) / "config.json").read_text())
+    return there if there["model_type"] == "nemotron_h" else {**read(folder, *rest, **named), **there}
 
-base.ModelBase.load_hparams = staticmethod(read_both)
+base.ModelBase.load_hparams = staticmethod(without_more)
 convert_hf_to_gguf.main()
 """
 
 
-# Whose sizes the converter does not read.
-LEFT_OUT = {"phi": "networks are taken for four times as wide as layers"}
+# What a file cannot say, or the converter does not read.
+LEFT_OUT = {"phi": "networks are taken for four times as wide as layers", "bamba": "of a form that is not read here"}
+# State spaces, of sizes that it takes and without what a file cannot say (limits of time steps, rotations).
+STATE_SPACES = {name.removesuffix("-gguf"): (*family, "bfloat16")
+                for name, family in {**tiny.MAMBA_GGUF_FILES, **tiny.FIRST_MAMBA_GGUF_FILES}.items()}
+STATE_SPACES["mamba2-biases"] = (*compare.FAMILIES["mamba2-biases"][:2], "bfloat16")  # of A_log in f16 it makes A in f16
+compare.FAMILIES.update(STATE_SPACES)
+compare.AS_THEY_ARE.update(STATE_SPACES)
 
 
-def old_keys(config):
-    """What hub folders of these classes have beside what is written now."""
+def hub_keys(config):
+    """What hub folders of these classes have beside, or instead of, what is written now."""
+    kind = config["model_type"]
     turned = config.get("rope_parameters", {}).get("partial_rotary_factor", 1.0)
     keys = {"rotary_pct": turned, "partial_rotary_factor": turned}
-    if config["model_type"] == "glm":
+    if kind == "glm":
         keys["layernorm_epsilon"] = config["rms_norm_eps"]
-    return keys
+    if kind in ("falcon_h1", "granitemoehybrid"):
+        inner = config.get("mamba_d_ssm") or config["mamba_expand"] * config["hidden_size"]
+        keys.update(mamba_d_head=inner // config["mamba_n_heads"],
+                    head_dim=config["hidden_size"] // config["num_attention_heads"])
+    if kind == "granitemoehybrid":
+        keys["layer_types"] = ["attention" if layer == "full_attention" else "mamba" for layer in config["layer_types"]]
+    if kind == "nemotron_h":
+        letters = {"linear_attention": "M", "full_attention": "*", "mlp": "-", "moe": "E"}
+        keys.update(d_head=config["mamba_head_dim"], rms_norm_eps=config["layer_norm_epsilon"],
+                    hybrid_override_pattern="".join(letters[layer] for layer in config["layers_block_type"]))
+        if "moe" not in config["layers_block_type"]:
+            config = {key: value for key, value in config.items() if "expert" not in key}
+    return {**config, **keys}
 
 
 def convert(llama_cpp, folder, to):
     """None, or why there is no file."""
     if folder.name in LEFT_OUT:
         return LEFT_OUT[folder.name]
-    (folder / "old_keys.json").write_text(json.dumps(old_keys(json.loads((folder / "config.json").read_text()))))
+    written = folder / "config.json"
+    written.write_text(json.dumps(hub_keys(json.loads(written.read_text()))))
     script = CONVERT.replace("LLAMA_CPP", repr(str(llama_cpp)))
     run = subprocess.run([sys.executable, "-c", script, str(folder), "--outtype", "f32", "--outfile", str(to)],
                          capture_output=True, text=True)

@@ -67,10 +67,10 @@ def drawn_state_space(kind, options, rng):
 
 def drawn_sizes(name, options, rng):
     """Other sizes than the repository's, in the same relations."""
-    if name in tiny.MAMBA_FOLDERS:
-        return drawn_state_space(FAMILIES[name][0], options, rng)
     if name in AS_THEY_ARE:
         return {}
+    if name in tiny.MAMBA_FOLDERS:
+        return drawn_state_space(FAMILIES[name][0], options, rng)
     groups, kv_heads = rng.choice([1, 2, 3]), rng.choice([1, 2, 3])
     if name.startswith("gpt-neox"):
         groups = 1

@@ -746,7 +746,8 @@ def mamba_tensors(config, architecture, state):
                 yield f"{block}ffn_down{end}.weight", rows
         else:
             stem = part.rsplit(".", 1)[0]
-            yield f"{block}{ {**NAMES, **MAMBA_NAMES}[stem]}.{kind}", rows
+            end = "" if architecture == "falcon-h1" and stem == "pre_ff_layernorm" else f".{kind}"
+            yield f"{block}{ {**NAMES, **MAMBA_NAMES}[stem]}{end}", rows
 
 
 def multiplied(config, name, rows):
