@@ -214,6 +214,7 @@ KvPlan plan_kv(const ModelSpec& spec, KvFormats formats, int32_t block_tokens) {
 
 KvPlan plan_kv_of_rank(const KvPlan& whole, const ModelSpec& spec) {
   KvPlan plan = whole;
+  if (!whole.keeps_tokens()) return plan;  // pages hold nothing, of whatever rank
   plan.page_bytes = 0;
   for (KvGroupSpec& group : plan.groups) group.block_bytes = 0;
   for (size_t layer = 0; layer < spec.kv.size(); ++layer) {
