@@ -262,7 +262,7 @@ def test_ranks_answer_as_one(program, model):
     [
         (["--tp", "0"], "--tensor-parallel-size: 0 is outside 1 to 64"),
         (["--tp", "2", "--tensor-parallel-sums", "sum"], "--tensor-parallel-sums: sum not in {auto,gather,reduce}"),
-        (["--tp", "2", "--pp", "2"], "2 is not supported, only 1"),
+        (["--tp", "2", "--pp", "2"], "--tensor-parallel-size does not go with --pipeline-parallel-size 2"),
     ],
 )
 def test_ranks_that_cannot_be_are_an_error(program, model, flags, words):

@@ -27,15 +27,15 @@ def body_of(name):
     path, body = REQUESTS[name]
     body = json.loads(json.dumps(body))
     longer = ("max_tokens", "max_output_tokens", "n_predict")
-    body = {key: 2 * value if key in longer else value for key, value in body.items()}
+    body = {key: 6 * value if key in longer else value for key, value in body.items()}
     if path in ("/v1/chat/completions", "/v1/completions", "/completion"):
         body.setdefault("seed", 11)
     elif path.startswith("/api"):
-        body["options"] = {"num_predict": 32, "seed": 11}
+        body["options"] = {"num_predict": 96, "seed": 11}
     elif path == "/generate":
-        body["sampling_params"] = {"max_new_tokens": 24, "temperature": 0}
+        body["sampling_params"] = {"max_new_tokens": 72, "temperature": 0}
     elif path == "/generate_stream":
-        body["parameters"] = {"max_new_tokens": 24, "do_sample": True, "seed": 11}
+        body["parameters"] = {"max_new_tokens": 72, "do_sample": True, "seed": 11}
     else:
         body["temperature"] = 0
     if path != "/generate_stream":
@@ -110,16 +110,18 @@ def test_every_protocol_survives_its_worker(cluster):
             before = resumed(router)
             victim = workers[0]
             asked = {name: pool.submit(ask, router.url, name) for name in REQUESTS}
-            wait_for(lambda: workers_of(router)[0]["in_flight"] >= 3)
-            time.sleep(0.4 / tries)
+            # On a fast machine all may have ended before the fault: it is given again, sooner.
+            assert tries < 9, fault.__name__
+            wait_for(lambda: workers_of(router)[0]["in_flight"] >= max(1, 4 - tries) or all(each.done() for each in asked.values()))
+            if all(each.done() for each in asked.values()):
+                continue
+            time.sleep(0.4 / tries**2)
             fault(victim)
             for name, answer in asked.items():
                 assert told(name, answer.result()) == wanted[name], (fault.__name__, name)
-            # On a fast machine all may have ended before the fault: it is given once more, sooner.
             if resumed(router) > before:
                 faults.pop(0)
                 tries = 0
-            assert tries < 3, fault.__name__
             victim.send(signal.SIGCONT)
             if fault != stop:
                 victim.child.wait(timeout=20)
