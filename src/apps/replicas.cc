@@ -151,7 +151,8 @@ void read_lines(const Child& child, const TakeSaid& take_said, const TakeTold& t
 
 class ReplicasImpl final : public Replicas {
  public:
-  explicit ReplicasImpl(const std::vector<ReplicaOptions>& options) : replicas_(options.size()) {
+  ReplicasImpl(const std::vector<ReplicaOptions>& options, seconds patience)
+      : patience_(patience), replicas_(options.size()) {
     for (size_t i = 0; i < options.size(); ++i) {
       replicas_[i].options = options[i];
       replicas_[i].thread = std::thread([this, i] { keep(i); });
@@ -160,19 +161,19 @@ class ReplicasImpl final : public Replicas {
   ~ReplicasImpl() override { stop(); }
 
   Status wait_listening() {
-    return wait([](const Replica& replica) { return !replica.port.empty(); });
+    return wait_for_all([](const Replica& replica) { return !replica.port.empty(); });
   }
 
-  Status wait_ready() override {
+  Result<bool> wait_ready() override {
     {
       std::lock_guard lock(mutex_);
       told_ = true;
       tell();
     }
-    const Status status = wait([](const Replica& replica) { return replica.ready; });
+    HR_RETURN_IF_ERROR(wait_for_all([](const Replica& replica) { return replica.ready; }));
     std::lock_guard lock(mutex_);
-    begun_ = true;
-    return status;
+    begun_ = !stopping_;
+    return begun_;
   }
 
   std::vector<HttpTarget> targets() const override {
@@ -193,6 +194,15 @@ class ReplicasImpl final : public Replicas {
       }
       changed_.notify_all();
     }
+    {
+      std::unique_lock lock(mutex_);
+      changed_.wait_for(lock, patience_, [&] {
+        return std::ranges::all_of(replicas_, [](const Replica& each) { return each.pid < 0; });
+      });
+      for (const Replica& replica : replicas_) {
+        if (replica.pid > 0) ::kill(replica.pid, SIGKILL);
+      }
+    }
     std::lock_guard joining(joining_);
     for (Replica& replica : replicas_) {
       if (replica.thread.joinable()) replica.thread.join();
@@ -208,8 +218,9 @@ class ReplicasImpl final : public Replicas {
     std::thread thread;
   };
 
+  // OK: `done` of all of them, or stop() was called.
   template <class Done>
-  Status wait(const Done& done) {
+  Status wait_for_all(const Done& done) {
     std::unique_lock lock(mutex_);
     changed_.wait(lock, [&] {
       return stopping_ || !failure_.ok() || std::all_of(replicas_.begin(), replicas_.end(), done);
@@ -261,6 +272,7 @@ class ReplicasImpl final : public Replicas {
     int how = 0;
     ::waitpid(child.pid, &how, 0);
     replica.pid = -1;
+    changed_.notify_all();
     return unavailable(WIFSIGNALED(how)
                            ? fmt::format("replica {} was ended by signal {}", index, WTERMSIG(how))
                            : fmt::format("replica {} ended with code {}", index, WEXITSTATUS(how)));
@@ -291,6 +303,7 @@ class ReplicasImpl final : public Replicas {
     std::fflush(stdout);
   }
 
+  const seconds patience_;
   mutable std::mutex mutex_;
   std::condition_variable changed_;
   std::vector<Replica> replicas_;
@@ -305,8 +318,9 @@ class ReplicasImpl final : public Replicas {
 
 }  // namespace
 
-Result<std::unique_ptr<Replicas>> Replicas::start(const std::vector<ReplicaOptions>& replicas) {
-  auto started = std::make_unique<ReplicasImpl>(replicas);
+Result<std::unique_ptr<Replicas>> Replicas::start(const std::vector<ReplicaOptions>& replicas,
+                                                  seconds patience) {
+  auto started = std::make_unique<ReplicasImpl>(replicas, patience);
   HR_RETURN_IF_ERROR(started->wait_listening());
   return std::unique_ptr<Replicas>(std::move(started));
 }

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <atomic>
+#include <chrono>
 #include <cstdint>
 #include <memory>
 #include <string>
@@ -22,17 +23,19 @@ struct ReplicaOptions {
 class Replicas {
  public:
   // Starts all of them, and returns when each listens on a port of 127.0.0.1. kUnavailable: one
-  // ended before that.
-  static Result<std::unique_ptr<Replicas>> start(const std::vector<ReplicaOptions>& replicas);
+  // ended before that. `patience`: what stop() gives them.
+  static Result<std::unique_ptr<Replicas>> start(const std::vector<ReplicaOptions>& replicas,
+                                                 std::chrono::seconds patience);
   virtual ~Replicas() = default;  // stops them
 
   virtual std::vector<HttpTarget> targets() const = 0;
   // What they print is printed from now on, with their numbers; their logs are from the start.
-  // Returns when all are ready to answer, or one ended before it was (kUnavailable, with its
-  // number), or stop() was called (ok). From then on one that ends is started again, on the same
-  // port, after a second, two, four, up to half a minute.
-  virtual Status wait_ready() = 0;
-  // SIGTERM to all; returns when they have ended. Any thread; more than once.
+  // Returns true when all are ready to answer, false when stop() was called, or an error when one
+  // ended before it was ready (kUnavailable, with its number). Once all were ready, one that ends
+  // is started again, on the same port, after a second, two, four, up to half a minute.
+  virtual Result<bool> wait_ready() = 0;
+  // SIGTERM to all, and SIGKILL to those that have not ended in time; returns when they have ended.
+  // Any thread; more than once.
   virtual void stop() = 0;
 };
 

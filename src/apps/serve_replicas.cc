@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <atomic>
+#include <chrono>
 #include <cstdio>
 #include <fstream>
 #include <iterator>
@@ -60,7 +61,9 @@ std::vector<ReplicaOptions> replica_options(const ReplicatedServe& options) {
   for (int32_t i = 0; i < options.count; ++i) {
     ReplicaOptions replica{.arguments = own_arguments(), .cpus = {}};
     const auto add = [&](std::string_view flag, std::string value) {
-      replica.arguments.push_back(fmt::format("{}={}", flag, value));
+      // Behind "--" flags are names.
+      const auto names = std::ranges::find(replica.arguments, "--");
+      replica.arguments.insert(names, fmt::format("{}={}", flag, value));
     };
     add("--data-parallel-size", "1");
     add("--host", "127.0.0.1");
@@ -122,6 +125,12 @@ Status check_replicated(const ReplicatedServe& options) {
   if (server.tls.enabled()) {
     return refuse("--ssl-certfile", "put 'headrace route --ssl-certfile' in front of servers");
   }
+  if (!server.allowed_origins.empty()) {
+    return refuse("--allowed-origins", "the router in front answers no other site's pages");
+  }
+  if (!server.trusted_proxies.empty()) {
+    return refuse("--trusted-proxy", "put the proxy's limits into the proxy, or start one server");
+  }
   if (options.has_batch || !server.batches.folder.empty()) {
     return refuse("--batch-input, --batch-dir", "start a server for them");
   }
@@ -129,6 +138,12 @@ Status check_replicated(const ReplicatedServe& options) {
     return refuse("--kv-save", "replicas would write one file");
   }
   return ok_status();
+}
+
+// From SIGTERM on: a replica that takes longer than it may for its answers hangs.
+std::chrono::seconds seconds_to_end(const ServerOptions& server) {
+  constexpr std::chrono::seconds kBeside{10};
+  return std::chrono::seconds(static_cast<int64_t>(server.drain_seconds_max)) + kBeside;
 }
 
 RouteServerOptions router_options(const ServerOptions& server, const Replicas& replicas) {
@@ -164,7 +179,8 @@ Result<int> serve_replicas(const ReplicatedServe& options) {
   HR_RETURN_IF_ERROR(check_replicated(options));
   ::signal(SIGPIPE, SIG_IGN);
   SignalWatch signals;
-  HR_ASSIGN_OR_RETURN(const auto replicas, Replicas::start(replica_options(options)));
+  HR_ASSIGN_OR_RETURN(const auto replicas,
+                      Replicas::start(replica_options(options), seconds_to_end(options.server)));
   HR_ASSIGN_OR_RETURN(const auto router,
                       RouteServer::create(router_options(options.server, *replicas)));
   HR_RETURN_IF_ERROR(router->start());
@@ -178,17 +194,17 @@ Result<int> serve_replicas(const ReplicatedServe& options) {
     // Until all have loaded there is nothing to finish; a second signal does not wait for it.
     if (!serving || signal_count > 1) replicas->stop();
   });
-  const Status ready = replicas->wait_ready();
+  const Result<bool> ready = replicas->wait_ready();
   serving = true;
-  if (ready.ok()) {
-    print_ready(options, *replicas);
-  } else {
+  if (!ready.ok()) {
     router->stop();
+  } else if (*ready) {
+    print_ready(options, *replicas);
   }
   const bool finished_all = router->wait();
   signals.set_handler(nullptr);
   replicas->stop();
-  HR_RETURN_IF_ERROR(ready);
+  HR_RETURN_IF_ERROR(ready.status());
   if (!finished_all) log_warning("answers were cut off");
   return 0;
 }

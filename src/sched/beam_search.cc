@@ -15,7 +15,7 @@ bool contains(std::span<const TokenId> list, TokenId token) {
 
 }  // namespace
 
-// Each token that ends an answer takes a place, and as many more may be ended by their text.
+// Each token that ends an answer takes a place.
 int32_t candidates_per_beam(const Request& request, size_t end_ids) {
   const SamplingParams& sampling = request.sampling;
   const size_t ends = (sampling.ignore_eos ? 0 : end_ids) + sampling.stop_token_ids.size();
@@ -23,9 +23,12 @@ int32_t candidates_per_beam(const Request& request, size_t end_ids) {
 }
 
 void prepare_search(Request& request, size_t end_ids) {
+  // Continuations whose text ends an answer take no beam's place: as many as there may well be.
+  constexpr int32_t kEndedByText = 64;
   request.lookahead = Lookahead::kAfterResult;
   request.beams->logprobs = request.sampling.logprobs;
-  request.sampling.logprobs = candidates_per_beam(request, end_ids);
+  request.sampling.logprobs =
+      candidates_per_beam(request, end_ids) + (request.answer_end != nullptr ? kEndedByText : 0);
   request.sampling.temperature = 0;
 }
 

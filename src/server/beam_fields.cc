@@ -53,7 +53,7 @@ constexpr Field<Settings> kFields[] = {
      kBeamCountSchema},
     {"length_penalty",
      FieldType::kNumber,
-     {-100, 100},
+     {-10, 10},
      [](const Json& v, const Context&, Settings& s) {
        return s.search.length_penalty = static_cast<float>(v.as_double()), ok_status();
      }},
@@ -97,7 +97,11 @@ Status settle_beams(const Json& body, Settings& settings) {
         field);
   }
   SamplingParams& sampling = settings.sampling;
-  if (!body.find("repetition_penalty") && !body.find("repeat_penalty")) {
+  const auto is_given = [&](const char* name) {
+    const Json* const value = body.find(name);
+    return value != nullptr && !value->is_null();
+  };
+  if (!is_given("repetition_penalty") && !is_given("repeat_penalty")) {
     sampling.repetition_penalty = 1;
   }
   settings.beams = {.width = search.width.value_or(sampling.n),

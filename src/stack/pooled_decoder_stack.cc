@@ -142,8 +142,8 @@ class PooledDecoderLoad {
     HR_RETURN_IF_ERROR(refusal(weights.problems));
     if (has_states(weights.config)) {
       return unsupported(
-          fmt::format("{}: layers that keep states (short convolutions, gated "
-                      "DeltaNet) give no vectors and scores",
+          fmt::format("{}: layers that keep states (convolutions, gated DeltaNet, "
+                      "Mamba) give no vectors and scores",
                       options_.model));
     }
     HR_ASSIGN_OR_RETURN(weights.config.served_length, plan_model_len(options_, weights, device()));

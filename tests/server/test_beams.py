@@ -63,3 +63,18 @@ def test_what_does_not_go_with_it_is_named(http, field, value, words):
     response = http.post("/v1/completions", json={"prompt": PROMPT, "use_beam_search": True, field: value})
     assert response.status_code == 400
     assert words in response.json()["error"]["message"]
+
+
+def test_texts_that_end_answers_leave_as_many_beams(http):
+    """What three words forbid by their tokens and by their text is the same here: none has another beginning."""
+    fields = {"prompt": "Once upon a time there was a", "n": 2, "beam_width": 2, "max_tokens": 8, "length_penalty": 3,
+              "early_stopping": "never", "ignore_eos": True}  # fmt: skip
+    words = [" small", " town", " woman"]
+    tokens = [token for word in words for token in http.post("/tokenize", json={"content": word}).json()["tokens"]]
+    assert len(tokens) == 3
+    by_text, by_token = search(http, stop=words, **fields), search(http, stop_token_ids=tokens, **fields)
+    assert [each["text"] for each in by_text["choices"]] == [each["text"] for each in by_token["choices"]]
+
+
+def test_a_field_that_is_null_is_not_there(http):
+    search(http, n=1, beam_width=2, repetition_penalty=None, repeat_penalty=None)

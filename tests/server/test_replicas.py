@@ -112,7 +112,8 @@ def test_no_replica_outlives_its_parent(replicated):
 
 @pytest.mark.parametrize("arguments, word", [
     (["--api-key", "x"], "--api-key-file"), (["--uds", "x.sock"], "--uds"), (["--batch-dir", "x"], "--batch-dir"),
-    (["--kv-save", "x"], "--kv-save"),
+    (["--kv-save", "x"], "--kv-save"), (["--allowed-origins", "http://a.example"], "--allowed-origins"),
+    (["--trusted-proxy", "127.0.0.1"], "--trusted-proxy"),
 ])
 def test_what_a_single_process_has_is_refused(arguments, word):
     run = subprocess.run([BINARY, "serve", "-m", MODEL, "--port", "0", "--data-parallel-size", "2", *arguments],
