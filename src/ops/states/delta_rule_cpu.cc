@@ -4,6 +4,7 @@
 
 #include "ops/states/delta_rule.h"
 #include "ops/states/delta_rule_head.h"
+#include "ops/states/state_heads.h"
 
 namespace headrace {
 namespace {
@@ -43,7 +44,7 @@ void prepare_rows(OpContext& context, const DeltaRuleArgs& args) {
 }
 
 DeltaHead head_of(const DeltaRuleArgs& args, const StateSequence& sequence, int64_t head,
-                  const std::vector<DeltaSave>& saves) {
+                  const std::vector<StateAfterRow>& saves) {
   const DeltaHeads& heads = args.heads;
   const int64_t row = sequence.row_first, dv = heads.value_dim;
   const float* qkv = f32_row(args.qkv, row);
@@ -74,22 +75,12 @@ DeltaHead head_of(const DeltaRuleArgs& args, const StateSequence& sequence, int6
 template <void (*kHead)(const DeltaHead&)>
 void run_heads(OpContext& context, const DeltaRuleArgs& args) {
   prepare_rows(context, args);
-  const int64_t heads = args.heads.value_heads;
-  const int64_t head_numbers = int64_t{args.heads.key_dim} * args.heads.value_dim;
-  const auto count = static_cast<int64_t>(args.states.sequences.size()) * heads;
-  context.device.pool().parallel_for(count, 1, [&](int64_t first, int64_t last) {
-    std::vector<DeltaSave> saves;
-    for (int64_t i = first; i < last; ++i) {
-      const StateSequence& sequence = args.states.sequences[static_cast<size_t>(i / heads)];
-      const int64_t head = i % heads;
-      saves.clear();
-      for (const StateCopy& save : sequence.saves) {
-        saves.push_back({save.tokens - sequence.position - 1,
-                         args.states.at(save.entry) + head * head_numbers});
-      }
-      kHead(head_of(args, sequence, head, saves));
-    }
-  });
+  for_each_head(
+      context, args.states, args.heads.value_heads,
+      int64_t{args.heads.key_dim} * args.heads.value_dim,
+      [&](const StateSequence& sequence, int64_t head, const std::vector<StateAfterRow>& saves) {
+        kHead(head_of(args, sequence, head, saves));
+      });
 }
 
 // Where the state has S[i][j].

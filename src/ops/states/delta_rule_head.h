@@ -3,26 +3,22 @@
 
 #include <cstdint>
 
-namespace headrace {
+#include "ops/states/state_after_row.h"
 
-// A state that is copied behind row `row` of those below.
-struct DeltaSave {
-  int64_t row;
-  float* state;  // of the head
-};
+namespace headrace {
 
 // One value head of one sequence; strides in floats.
 struct DeltaHead {
   const float* q;  // [rows, dk], normalised, as k
   const float* k;
-  const float* v;          // [rows, dv]
-  const float* beta;       // [rows] of the head
-  const float* decay;      // [rows]
-  const float* z;          // [rows, dv]
-  const float* norm;       // [dv]
-  float* state;            // as DeltaRuleArgs has it
-  float* out;              // [rows, dv]
-  const DeltaSave* saves;  // ascending
+  const float* v;              // [rows, dv]
+  const float* beta;           // [rows] of the head
+  const float* decay;          // [rows]
+  const float* z;              // [rows, dv]
+  const float* norm;           // [dv]
+  float* state;                // as DeltaRuleArgs has it
+  float* out;                  // [rows, dv]
+  const StateAfterRow* saves;  // ascending
   int64_t save_count;
   int64_t qkv_stride, gate_stride, z_stride, out_stride;
   int64_t rows;

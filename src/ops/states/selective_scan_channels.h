@@ -4,27 +4,23 @@
 
 #include <cstdint>
 
-namespace headrace {
+#include "ops/states/state_after_row.h"
 
-// A state that is copied behind row `row` of those below.
-struct ScanSave {
-  int64_t row;
-  float* state;  // of the channels
-};
+namespace headrace {
 
 // At most 32 channels (kScanColumns) of one sequence; strides in floats.
 struct ScanChannels {
-  const float* x;         // [rows, channels]
-  const float* z;         // [rows, channels]
-  const float* dt;        // [rows, channels]
-  const float* b;         // [rows, N]
-  const float* c;         // [rows, N]
-  const float* rate;      // [N, channels]
-  const float* dt_bias;   // [channels]
-  const float* skip;      // [channels]
-  float* state;           // [N, channels], dense
-  float* out;             // [rows, channels]; may be x
-  const ScanSave* saves;  // ascending
+  const float* x;              // [rows, channels]
+  const float* z;              // [rows, channels]
+  const float* dt;             // [rows, channels]
+  const float* b;              // [rows, N]
+  const float* c;              // [rows, N]
+  const float* rate;           // [N, channels]
+  const float* dt_bias;        // [channels]
+  const float* skip;           // [channels]
+  float* state;                // [N, channels], dense
+  float* out;                  // [rows, channels]; may be x
+  const StateAfterRow* saves;  // ascending
   int64_t save_count;
   int64_t x_stride, z_stride, dt_stride, b_stride, c_stride, rate_stride, out_stride;
   int64_t rows;

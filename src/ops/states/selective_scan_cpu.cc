@@ -5,6 +5,7 @@
 
 #include "ops/states/selective_scan.h"
 #include "ops/states/selective_scan_channels.h"
+#include "ops/states/state_heads.h"
 
 namespace headrace {
 namespace {
@@ -40,11 +41,8 @@ void reference_channels(const ScanChannels& a) {
 template <void (*kChannels)(const ScanChannels&)>
 void scan(const SelectiveScanArgs& args, const StateSequence& sequence, int64_t first,
           int64_t last) {
-  std::vector<ScanSave> saves;
-  const auto state = [&](int32_t entry) { return args.states.at(entry) + first * args.state_dim; };
-  for (const StateCopy& save : sequence.saves) {
-    saves.push_back({save.tokens - sequence.position - 1, state(save.entry)});
-  }
+  std::vector<StateAfterRow> saves;
+  saves_of(args.states, sequence, first * args.state_dim, saves);
   const int64_t row = sequence.row_first;
   kChannels({.x = f32_row(args.x, row) + first,
              .z = f32_row(args.z, row) + first,
@@ -54,7 +52,7 @@ void scan(const SelectiveScanArgs& args, const StateSequence& sequence, int64_t 
              .rate = args.rate + first,
              .dt_bias = args.dt_bias + first,
              .skip = args.skip + first,
-             .state = state(sequence.entry),
+             .state = args.states.at(sequence.entry) + first * args.state_dim,
              .out = f32_row(args.out, row) + first,
              .saves = saves.data(),
              .save_count = static_cast<int64_t>(saves.size()),

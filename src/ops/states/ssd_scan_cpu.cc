@@ -5,6 +5,7 @@
 
 #include "ops/states/ssd_scan.h"
 #include "ops/states/ssd_scan_head.h"
+#include "ops/states/state_heads.h"
 
 namespace headrace {
 namespace {
@@ -30,7 +31,7 @@ void prepare_rows(OpContext& context, const SsdScanArgs& args) {
 }
 
 SsdHead head_of(const SsdScanArgs& args, const StateSequence& sequence, int64_t head,
-                const std::vector<SsdSave>& saves) {
+                const std::vector<StateAfterRow>& saves) {
   const SsdHeads& heads = args.heads;
   const float* xbc = f32_row(args.xbc, sequence.row_first);
   const float* dt = f32_row(args.dt, sequence.row_first);
@@ -58,22 +59,11 @@ SsdHead head_of(const SsdScanArgs& args, const StateSequence& sequence, int64_t 
 template <void (*kHead)(const SsdHead&)>
 void run_heads(OpContext& context, const SsdScanArgs& args) {
   prepare_rows(context, args);
-  const int64_t heads = args.heads.heads;
-  const int64_t head_numbers = int64_t{args.heads.head_dim} * args.heads.state_dim;
-  const auto count = static_cast<int64_t>(args.states.sequences.size()) * heads;
-  context.device.pool().parallel_for(count, 1, [&](int64_t first, int64_t last) {
-    std::vector<SsdSave> saves;
-    for (int64_t i = first; i < last; ++i) {
-      const StateSequence& sequence = args.states.sequences[static_cast<size_t>(i / heads)];
-      const int64_t head = i % heads;
-      saves.clear();
-      for (const StateCopy& save : sequence.saves) {
-        saves.push_back({save.tokens - sequence.position - 1,
-                         args.states.at(save.entry) + head * head_numbers});
-      }
-      kHead(head_of(args, sequence, head, saves));
-    }
-  });
+  for_each_head(
+      context, args.states, args.heads.heads, int64_t{args.heads.head_dim} * args.heads.state_dim,
+      [&](const StateSequence& sequence, int64_t head, const std::vector<StateAfterRow>& saves) {
+        kHead(head_of(args, sequence, head, saves));
+      });
 }
 
 // Where the state has component i of column p.

@@ -3,24 +3,20 @@
 
 #include <cstdint>
 
-namespace headrace {
+#include "ops/states/state_after_row.h"
 
-// A state that is copied behind row `row` of those below.
-struct SsdSave {
-  int64_t row;
-  float* state;  // of the head
-};
+namespace headrace {
 
 // One head of one sequence; strides in floats.
 struct SsdHead {
-  const float* x;        // [rows, P]
-  const float* b;        // [rows, N]
-  const float* c;        // [rows, N]
-  const float* dt;       // [rows], as it is used
-  const float* decay;    // [rows]
-  float* state;          // as SsdScanArgs has it
-  float* out;            // [rows, P]; may be x
-  const SsdSave* saves;  // ascending
+  const float* x;              // [rows, P]
+  const float* b;              // [rows, N]
+  const float* c;              // [rows, N]
+  const float* dt;             // [rows], as it is used
+  const float* decay;          // [rows]
+  float* state;                // as SsdScanArgs has it
+  float* out;                  // [rows, P]; may be x
+  const StateAfterRow* saves;  // ascending
   int64_t save_count;
   int64_t xbc_stride, dt_stride, out_stride;
   int64_t rows;
