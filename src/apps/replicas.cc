@@ -85,7 +85,7 @@ struct Child {
 Status spawn(const ReplicaOptions& options, const std::string& port, Child& child) {
   std::vector<std::string> words = {"headrace"};
   words.insert(words.end(), options.arguments.begin(), options.arguments.end());
-  words.insert(words.end(), {"--port", port});
+  add_flag(words, "--port", port);
   std::vector<char*> argv;
   for (std::string& word : words) argv.push_back(word.data());
   argv.push_back(nullptr);
@@ -317,6 +317,10 @@ class ReplicasImpl final : public Replicas {
 };
 
 }  // namespace
+
+void add_flag(std::vector<std::string>& arguments, std::string_view flag, std::string_view value) {
+  arguments.insert(std::ranges::find(arguments, "--"), fmt::format("{}={}", flag, value));
+}
 
 Result<std::unique_ptr<Replicas>> Replicas::start(const std::vector<ReplicaOptions>& replicas,
                                                   seconds patience) {

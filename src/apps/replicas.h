@@ -7,6 +7,7 @@
 #include <cstdint>
 #include <memory>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "base/status.h"
@@ -38,6 +39,9 @@ class Replicas {
   // Any thread; more than once.
   virtual void stop() = 0;
 };
+
+// Behind all flags, of which the last counts, and before the names that may stand behind "--".
+void add_flag(std::vector<std::string>& arguments, std::string_view flag, std::string_view value);
 
 // CPUs in as many parts, those of a core and of a node together where they can be.
 std::vector<std::vector<int32_t>> share_cpus(int32_t parts);

@@ -60,10 +60,8 @@ std::vector<ReplicaOptions> replica_options(const ReplicatedServe& options) {
   std::vector<ReplicaOptions> replicas;
   for (int32_t i = 0; i < options.count; ++i) {
     ReplicaOptions replica{.arguments = own_arguments(), .cpus = {}};
-    const auto add = [&](std::string_view flag, std::string value) {
-      // Behind "--" flags are names.
-      const auto names = std::ranges::find(replica.arguments, "--");
-      replica.arguments.insert(names, fmt::format("{}={}", flag, value));
+    const auto add = [&](std::string_view flag, std::string_view value) {
+      add_flag(replica.arguments, flag, value);
     };
     add("--data-parallel-size", "1");
     add("--host", "127.0.0.1");

@@ -110,6 +110,24 @@ def test_no_replica_outlives_its_parent(replicated):
     wait_until(lambda: not any(map(exists, children)), 45)
 
 
+@pytest.mark.timing
+def test_a_replica_that_hangs_holds_nobody_up(start_server):
+    server = start_server("--data-parallel-size", 2, "--max-model-len", 512, "--shutdown-timeout", 0)
+    children = replicas_of(server)
+    os.kill(children[0], signal.SIGSTOP)
+    server.child.terminate()
+    server.child.wait(timeout=40)
+    wait_until(lambda: not any(map(exists, children)), 10)
+
+
+def test_names_may_stand_behind_two_dashes(tmp_path):
+    torn = tmp_path / "torn.gguf"
+    torn.write_bytes(b"GGUF")
+    run = subprocess.run([BINARY, "serve", "--port", "0", "--data-parallel-size", "2", "--", str(torn)],
+                         capture_output=True, text=True, timeout=60)
+    assert run.returncode == 1 and "torn.gguf" in run.stderr and "no such file" not in run.stderr
+
+
 @pytest.mark.parametrize("arguments, word", [
     (["--api-key", "x"], "--api-key-file"), (["--uds", "x.sock"], "--uds"), (["--batch-dir", "x"], "--batch-dir"),
     (["--kv-save", "x"], "--kv-save"), (["--allowed-origins", "http://a.example"], "--allowed-origins"),
