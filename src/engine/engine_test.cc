@@ -3,6 +3,7 @@
 
 #include <gtest/gtest.h>
 
+#include <array>
 #include <condition_variable>
 #include <future>
 #include <mutex>
@@ -282,6 +283,36 @@ TEST(Engine, CancelEndsWithAbortAndFreesTheBlocks) {
   fixture.engine->cancel(RequestId(999999));  // unknown: too
   fixture.engine->cancel_choice(id, 0);
   EXPECT_TRUE(fixture.engine->drain(5));
+}
+
+// Whoever is told of an end finds it in the figures: of a request that a step ended, and of one
+// that was cancelled while it waited or ran.
+TEST(Engine, AnEndIsCountedBeforeAnybodyHearsOfIt) {
+  Fixture fixture;
+  fixture.controls->step_micros = 1000;
+  for (int32_t round = 0; round < 12; ++round) {
+    Request request = make_request(*fixture.engine, static_cast<uint64_t>(round), 20, 8 + round, 2);
+    request.sampling.ignore_eos = true;
+    const RequestId id = request.id;
+    Collector collector(2);
+    std::array<SchedulerStats, 2> at_end;
+    const EmissionSink collect = collector.sink();
+    const EmissionSink sink = [&](const Emission& emission) {
+      if (emission.finish != FinishReason::kNone) {
+        at_end[static_cast<size_t>(emission.choice)] = fixture.engine->stats().scheduler;
+      }
+      collect(emission);
+    };
+    ASSERT_TRUE(fixture.engine->submit(std::move(request), sink).ok());
+    if (round % 3 == 1) fixture.engine->cancel(id);
+    if (round % 3 == 2) {
+      ASSERT_TRUE(collector.wait_tokens(3));
+      fixture.engine->cancel(id);
+    }
+    ASSERT_TRUE(collector.wait_all());
+    EXPECT_EQ(at_end[1].running, 0) << "round " << round;
+    EXPECT_EQ(at_end[1].waiting, 0) << "round " << round;
+  }
 }
 
 TEST(Engine, ACancelledChoiceIsSilentAndItsTwinLives) {
