@@ -1,4 +1,4 @@
-// linear with AVX2, FMA and F16C: 16-bit multiply-add of even and odd columns.
+// linear with AVX2, FMA and F16C: vpmaddubsw, pairs of bytes summed in words.
 // Compiled with those flags: include nothing that has inline functions shared with other files.
 #include <immintrin.h>
 
@@ -12,30 +12,42 @@ namespace {
 #include "ops/linear/cpu_tiles.inc"
 
 #include "ops/linear/cpu_float.inc"
+#include "ops/linear/cpu_unpack.inc"
 
-struct Avx2Words : Avx2 {
-  static constexpr BlockLayout kLayout = BlockLayout::kPairedWords;
-  struct Quad {
-    I32 even;  // columns 0 and 2 of each quad as words
-    I32 odd;   // columns 1 and 3
-  };
+// vpmaddubsw on high bytes, and on low ones where a block is wide, as the VNNI kernels have them.
+struct Avx2Pairs : Avx2 {
+  static constexpr BlockLayout kLayout = BlockLayout::kPlanarBytes;
+  static constexpr bool kSumsPairs = true;
+  static constexpr int kPanelRows = 3;
+  static constexpr int kPanelGroups = 1;
 
-  static Quad quad(I32 bytes) {
-    return {_mm256_and_si256(bytes, _mm256_set1_epi16(255)), _mm256_srli_epi16(bytes, 8)};
+  // Words: unsigned bytes times signed ones, two neighbours each.
+  static I32 multiply_pairs(I32 weights, I32 x) { return _mm256_maddubs_epi16(weights, x); }
+  // The compiler would add all products of a block as a tree, from memory.
+  static I32 add_words(I32 a, I32 b) {
+    I32 sum = _mm256_add_epi16(a, b);
+    __asm__("" : "+x"(sum));
+    return sum;
   }
-  template <int kQuad>
-  static void dot_add(I32& dot, const Quad& quad, const QuantisedBlock& x) {
-    const signed char* q = kQuad < 4 ? x.first + 8 * kQuad : x.second + 8 * (kQuad - 4);
-    const I32 even = _mm256_madd_epi16(quad.even, splat_bytes(q));
-    const I32 odd = _mm256_madd_epi16(quad.odd, splat_bytes(q + 4));
-    dot = _mm256_add_epi32(dot, _mm256_add_epi32(even, odd));
+  // dot + kFactor times two neighbours each.
+  template <int kFactor>
+  static I32 add_pairs(I32 dot, I32 words) {
+    return _mm256_add_epi32(dot, _mm256_madd_epi16(words, _mm256_set1_epi16(kFactor)));
+  }
+  // 256 dot + value.
+  static I32 shift_and_add(I32 dot, int32_t value) {
+    return _mm256_add_epi32(_mm256_slli_epi32(dot, 8), splat_int(value));
   }
 };
+
+#include "ops/linear/cpu_panels.inc"
+
+constexpr LinearPanelKernels kPanels = panel_table<Avx2Pairs>();
 
 }  // namespace
 
 constinit const LinearFloatKernels kLinearAvx2Floats = {&kF32Kernel<Avx2>, &kF16Kernel<Avx2>,
                                                         &kBf16Kernel<Avx2>};
-constinit const LinearCpuIsa kLinearAvx2 = isa_table<Avx2Words>();
+constinit const LinearCpuIsa kLinearAvx2 = isa_table<Avx2Pairs>(&kPanels);
 
 }  // namespace headrace

@@ -11,9 +11,9 @@ namespace headrace {
 // narrow block has |q| <= 127, a wide one |q| <= 32512 (cpu_quantise_rows.inc says which is which).
 // What one pass over narrow blocks reads is the first cache line.
 //
-// Planar bytes (VNNI): `first` are the high bytes, `second` the low ones: a narrow block is q =
-// high and low = 0, a wide one q = 256 high + low. Paired words (multiply-add of words): for each 4
-// columns c the int16 q[c], q[c+2], q[c+1], q[c+3]; columns 0 to 15 in `first`.
+// Planar bytes (VNNI, AVX2): `first` are the high bytes, `second` the low ones: a narrow block is q
+// = high and low = 0, a wide one q = 256 high + low. Paired words (multiply-add of words): for each
+// 4 columns c the int16 q[c], q[c+2], q[c+1], q[c+3]; columns 0 to 15 in `first`.
 struct QuantisedBlock {
   signed char first[32];
   float scale;         // of q; NaN when a column is NaN or infinite

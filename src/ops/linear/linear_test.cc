@@ -267,6 +267,56 @@ TEST_F(LinearTest, EveryKernelComputesTheDefinitionBitForBit) {
   }
 }
 
+// A matrix of which every byte but scales is `fill`.
+RandomMatrix filled(Rng& rng, DType dtype, int64_t n, int64_t k, int fill) {
+  RandomMatrix matrix(rng, dtype, n, k);
+  const auto type = static_cast<size_t>(dtype) - static_cast<size_t>(DType::kQ8_0);
+  const auto size = static_cast<size_t>(dtype_info(dtype).block_bytes);
+  const auto scale = static_cast<size_t>(kBlockSources[type].scale_at);
+  const auto minimum = static_cast<size_t>(kBlockSources[type].minimum_at);
+  for (size_t i = 0; i < matrix.bytes.size(); ++i) {
+    const size_t at = i % size;
+    const bool of_half = at - scale < 2 || (minimum != 0 && at - minimum < 2);
+    if (!of_half) matrix.bytes[i] = static_cast<std::byte>(fill);
+  }
+  return matrix;
+}
+
+// The largest and the smallest quants against the largest activations: what sums products in fewer
+// than 32 bits has no room to spare. Wide blocks have q = 32,512 and +-(127 * 256 - 128) or so,
+// whose low bytes are -128.
+TEST_F(LinearTest, QuantsAtTheirLimitsAreExact) {
+  Rng rng(15);
+  constexpr int64_t kN = 17, kM = 19, kK = 256;
+  const auto value = [](int64_t row, int64_t column) {
+    const bool negative = row % 3 == 0 ? false : row % 3 == 1 ? true : column % 2 == 0;
+    const float levels = column % 32 == 0 || row % 2 == 0 ? 1.0f : 32384.0f / 32512.0f;
+    return negative ? -levels : levels;
+  };
+  std::vector<float> x(kM * kK);
+  for (int64_t i = 0; i < kM * kK; ++i) x[static_cast<size_t>(i)] = value(i / kK, i % kK);
+  for (const DType dtype : kWeightTypes) {
+    if (!is_quantised(dtype)) continue;
+    for (const int fill : {0x00, 0xff, 0x80, 0x7f, 0x81}) {
+      const RandomMatrix matrix = filled(rng, dtype, kN, kK, fill);
+      for (const auto compute : {LinearCompute::kFast, LinearCompute::kFastWide}) {
+        const LinearWeight weight = pack(matrix, compute);
+        const Definition definition(weight, matrix);
+        for (const auto& kernel : tested_kernels()) {
+          if (is_reference(kernel) || !runs(kernel, weight)) continue;
+          const std::vector<float> y = run(kernel, weight, x.data(), kM);
+          for (int64_t i = 0; i < kM * kN; ++i) {
+            ASSERT_EQ(y[static_cast<size_t>(i)],
+                      definition.element(kernel, &x[i / kN * kK], i % kN))
+                << kernel.name << " " << dtype_name(dtype) << " bytes " << fill << " row "
+                << i / kN;
+          }
+        }
+      }
+    }
+  }
+}
+
 // Relative to the norm of a row of W. Activations of at most 3.5 rounded to 3.5 / 127 have errors
 // of sigma 8e-3, to 3.5 / 32512 of 3e-5, rounded to BF16 of 1.1e-3; 5 sigma are allowed.
 TEST_F(LinearTest, IsCloseToTheReference) {
