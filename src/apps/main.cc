@@ -15,6 +15,7 @@
 
 #include "apps/secret_arguments.h"
 #include "apps/subcommands.h"
+#include "base/log.h"
 #include "cli/command_line.h"
 #include "cli/environment_flags.h"
 #include "cli/version.h"
@@ -35,7 +36,7 @@ constexpr std::string_view kExamples = R"(Examples:
 
 // A message may quote what a server or a file says.
 int fail(std::string_view message) {
-  fmt::print(stderr, "headrace: error: {}\n", terminal_safe(message));
+  log_raw_line(fmt::format("headrace: error: {}", terminal_safe(message)));
   return 1;
 }
 

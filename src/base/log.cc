@@ -1,9 +1,14 @@
 #include "base/log.h"
 
+#include <poll.h>
+#include <unistd.h>
+
 #include <atomic>
+#include <cerrno>
 #include <chrono>
-#include <cstdio>
+#include <climits>
 #include <ctime>
+#include <mutex>
 #include <string>
 
 #include "base/json.h"
@@ -57,8 +62,50 @@ std::string time_stamp() {
   return fmt::format("{}.{:03}Z", stamp, millis);
 }
 
-// One write: lines of threads do not mix.
-void write_line(const std::string& line) { std::fwrite(line.data(), 1, line.size(), stderr); }
+// stderr, whose other end may be a pipe that nobody empties.
+class LogOutput {
+ public:
+  // One at a time: lines of threads do not mix.
+  void write_line(std::string_view line) {
+    std::lock_guard lock(mutex_);
+    const bool taken =
+        lost_ == 0
+            ? write(line)
+            : write(fmt::format("... {} lines were lost: stderr was not read\n{}", lost_, line));
+    lost_ = taken ? 0 : lost_ + 1;
+  }
+
+ private:
+  bool write(std::string_view text) {
+    while (!text.empty()) {
+      // A pipe that can be written takes so many bytes at once (pipe(7)).
+      const std::string_view part = text.substr(0, PIPE_BUF);
+      const ssize_t count = takes_bytes() ? ::write(STDERR_FILENO, part.data(), part.size()) : 0;
+      if (count < 0 && errno == EINTR) continue;
+      if (count <= 0) return false;
+      text.remove_prefix(static_cast<size_t>(count));
+    }
+    return true;
+  }
+
+  bool takes_bytes() {
+    pollfd file{.fd = STDERR_FILENO, .events = POLLOUT, .revents = 0};
+    const auto patience = stuck_ ? 0 : static_cast<int>(kLogPatience.count());  // once
+    stuck_ = ::poll(&file, 1, patience) <= 0;
+    return !stuck_;
+  }
+
+  std::mutex mutex_;
+  int64_t lost_ = 0;    // lines since the last that was written
+  bool stuck_ = false;  // it did not take the last one
+};
+
+LogOutput& log_output() {
+  static auto* const output = new LogOutput;  // for ever: threads log until the end
+  return *output;
+}
+
+void write_line(std::string_view line) { log_output().write_line(line); }
 
 Json json_of(const std::variant<std::string_view, int64_t, double>& value) {
   if (const auto* text = std::get_if<std::string_view>(&value)) return Json(std::string(*text));
@@ -72,6 +119,8 @@ void set_log_level(LogLevel level) { g_level.store(level, std::memory_order_rela
 LogLevel log_level() { return g_level.load(std::memory_order_relaxed); }
 
 void set_log_format(LogFormat format) { g_format.store(format, std::memory_order_relaxed); }
+
+void log_raw_line(std::string_view line) { write_line(std::string(line) + "\n"); }
 
 void log_line(LogLevel level, std::string_view text) { log_event(level, text, {}); }
 

@@ -1,7 +1,9 @@
 // Log lines on stderr: "time level text". Ids and counts only, never prompt or output text.
-// Control characters are escaped. Any thread.
+// Control characters are escaped. Nobody who reads holds nobody up: lines that stderr does not take
+// within kLogPatience are lost, and the next one that it takes says how many. Any thread.
 #pragma once
 
+#include <chrono>
 #include <string_view>
 
 #include <fmt/core.h>
@@ -10,9 +12,13 @@ namespace headrace {
 
 enum class LogLevel { kDebug, kInfo, kWarning, kError, kOff };
 
+inline constexpr std::chrono::milliseconds kLogPatience{200};
+
 void set_log_level(LogLevel level);
 LogLevel log_level();
 void log_line(LogLevel level, std::string_view text);
+// A line that another process logged, or what is one already, as it is.
+void log_raw_line(std::string_view line);
 
 template <class... Args>
 void log_debug(fmt::format_string<Args...> format, Args&&... args) {
