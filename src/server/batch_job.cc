@@ -1,9 +1,11 @@
 #include "server/batch_job.h"
 
+#include <algorithm>
 #include <chrono>
 #include <condition_variable>
 #include <deque>
 #include <exception>
+#include <map>
 #include <memory>
 #include <mutex>
 #include <optional>
@@ -99,6 +101,9 @@ class BatchExchange final : public Exchange, public std::enable_shared_from_this
   std::optional<HttpResponse> response_;
   std::shared_ptr<ExchangeObserver> observer_;
 };
+
+constexpr int kFaultsMax = 5;  // of a request: eight seconds in all
+constexpr auto kFaultPause = std::chrono::milliseconds(250);
 
 bool is_not_now(int http_status) { return http_status == 429 || http_status == 503; }
 
@@ -197,16 +202,22 @@ class BatchRun {
 
   Status take(const BatchExchange& exchange) {
     const HttpResponse& response = *exchange.response();
-    if (is_not_now(response.status)) {
-      wait(exchange.request());
-      not_before_ = Clock::now() + kRetryAfter;
-      return ok_status();
+    if (is_not_now(response.status)) return put_off(exchange.request(), kRetryAfter);
+    // It may be the machine's fault and not the request's: for a live one a router asks another.
+    if (response.status == 500 && faults_[exchange.request()] < kFaultsMax) {
+      return put_off(exchange.request(), kFaultPause * (1 << faults_[exchange.request()]++));
     }
     HR_RETURN_IF_ERROR(journal_.append(exchange.request(), requests_[exchange.request()],
                                        response.status, response.body));
     ++progress_.answered;
     if (response.status >= 400) ++progress_.refused;
     report_(progress_);
+    return ok_status();
+  }
+
+  Status put_off(size_t request, Clock::duration pause) {
+    wait(request);
+    not_before_ = std::max(not_before_, Clock::now() + pause);
     return ok_status();
   }
 
@@ -227,6 +238,7 @@ class BatchRun {
   // of the file.
   std::set<std::pair<int64_t, size_t>> waiting_;
   std::vector<std::shared_ptr<BatchExchange>> running_;
+  std::map<size_t, int> faults_;  // answers of 500, by request
   Clock::time_point not_before_ = Clock::time_point::min();
   BatchProgress progress_;
 };

@@ -28,7 +28,8 @@ struct BatchProgress {
 // Runs what the journal has no answer to. Returns when all is done, when `stop` is set (requests in
 // flight are cancelled and not written; the next run does them), or with the error of the engine or
 // of the journal. `report` is called after each answer. A request that the server cannot take now
-// (429, 503) waits and is sent again. Requests that name no service_tier are in the background:
+// (429, 503) waits and is sent again; one that is answered 500 too, five times, later and later.
+// Requests that name no service_tier are in the background:
 // beside live traffic they take what it leaves. REQUIRES: state.model() is set. On the calling
 // thread.
 Result<BatchProgress> run_batch(ServerState& state, const BatchRequests& requests,

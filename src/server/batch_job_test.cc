@@ -147,6 +147,23 @@ TEST_F(BatchJobTest, AFullQueueIsNoAnswer) {
   EXPECT_EQ(progress->refused, 0u);
 }
 
+TEST_F(BatchJobTest, AFaultIsNoAnswerYet) {
+  write(input(), lines(3));
+  TestModel model({}, "hello");
+  ServerState state({}, *ApiKeys::create({}), {});
+  ASSERT_TRUE(state.set_model(model.served()).ok());
+  const auto requests = BatchRequests::open(input(), {});
+  auto journal = BatchJournal::open(output(), *requests);
+  ASSERT_TRUE(requests.ok() && journal.ok());
+  model.engine->fail_next_emission();  // NaN, of a machine that is well again behind it
+  const std::atomic<bool> stop{false};
+  const auto progress = run_batch(state, *requests, *journal, {}, stop, [](const auto&) {});
+  ASSERT_TRUE(progress.ok());
+  EXPECT_EQ(progress->answered, 3u);
+  EXPECT_EQ(progress->refused, 0u);
+  EXPECT_EQ(answers().size(), 3u);
+}
+
 TEST_F(BatchJobTest, BadRequestsAreNamedBeforeAnythingRuns) {
   const std::pair<std::string, std::string> cases[] = {
       {"", "holds no requests"},
