@@ -25,6 +25,7 @@
 #include <fmt/format.h>
 
 #include "base/log.h"
+#include "server/inherited_socket.h"
 #include "tensor/cpu_topology.h"
 
 namespace headrace {
@@ -35,6 +36,7 @@ using std::chrono::seconds;
 constexpr std::string_view kListening = "listening on ";
 constexpr std::string_view kReady = "ready: ";
 constexpr std::string_view kError = "headrace: error: ";
+constexpr size_t kDigits = 10;  // of a process's number
 constexpr seconds kPauseMax{30};
 constexpr seconds kSteady{60};  // who has run for so long is not pausing for the ends before
 
@@ -59,45 +61,83 @@ class Pipe {
   int ends_[2] = {-1, -1};
 };
 
-// A process of this program: what it says on its two outputs comes through pipes.
+// A process of this program: what it says on its two outputs comes through pipes, and it listens on
+// a socket that is handed to it.
 struct Child {
   pid_t pid = -1;
   Pipe said, told;  // standard output and error
 };
 
+// Its own number, as decimal digits, where only itself can write it: behind fork().
+void write_number(pid_t number, char* end_of_text) {
+  for (; number > 0; number /= 10) *--end_of_text = static_cast<char>('0' + number % 10);
+}
+
+// This process's environment, and what says that the child has a socket. `process` has room for
+// its number, filled with zeros.
+std::vector<char*> environment_of_child(std::string& count, std::string& process) {
+  count = fmt::format("{}=1", kInheritedCount);
+  process = fmt::format("{}=", kInheritedProcess);
+  std::vector<char*> all;
+  for (char** each = environ; *each != nullptr; ++each) {
+    const std::string_view line = *each;
+    if (!line.starts_with("LISTEN_")) all.push_back(*each);
+  }
+  process.append(kDigits, '0');
+  all.insert(all.end(), {count.data(), process.data(), nullptr});
+  return all;
+}
+
+// What exec() needs, made before fork().
+struct Start {
+  std::vector<char*> argv, environment;
+  char* process_end = nullptr;  // of the text that names the process that the socket is for
+  const cpu_set_t* cpus = nullptr;
+  int socket = -1;
+  pid_t parent = 0;
+};
+
 // Nothing but calls that a signal handler may make, between fork() and exec().
-[[noreturn]] void become(const std::vector<char*>& argv, const cpu_set_t* cpus, const Child& child,
-                         pid_t parent) {
+[[noreturn]] void become(const Start& start, const Child& child) {
   ::prctl(PR_SET_PDEATHSIG, SIGTERM);
-  if (::getppid() != parent) _exit(1);
+  if (::getppid() != start.parent) _exit(1);
   ::setpgid(0, 0);  // Ctrl-C is for the parent, which ends them in order
   sigset_t none;
   sigemptyset(&none);
   ::pthread_sigmask(SIG_SETMASK, &none, nullptr);
   ::signal(SIGPIPE, SIG_DFL);
-  if (cpus != nullptr) ::sched_setaffinity(0, sizeof *cpus, cpus);
+  if (start.cpus != nullptr) ::sched_setaffinity(0, sizeof *start.cpus, start.cpus);
   ::dup2(child.said.input(), STDOUT_FILENO);
   ::dup2(child.told.input(), STDERR_FILENO);
-  ::execv("/proc/self/exe", argv.data());
+  // A copy of a descriptor outlives exec(), the descriptor itself does not.
+  const int socket = ::dup(start.socket);
+  ::dup2(socket, kInheritedDescriptor);
+  if (socket != kInheritedDescriptor) ::close(socket);
+  write_number(::getpid(), start.process_end);
+  ::execve("/proc/self/exe", start.argv.data(), start.environment.data());
   _exit(127);
 }
 
-Status spawn(const ReplicaOptions& options, const std::string& port, Child& child) {
+Status spawn(const ReplicaOptions& options, const HeldSocket& socket, Child& child) {
   std::vector<std::string> words = {"headrace"};
   words.insert(words.end(), options.arguments.begin(), options.arguments.end());
-  add_flag(words, "--port", port);
-  std::vector<char*> argv;
-  for (std::string& word : words) argv.push_back(word.data());
-  argv.push_back(nullptr);
+  std::string count, process;
+  Start start{.argv = {},
+              .environment = environment_of_child(count, process),
+              .process_end = process.data() + process.size(),
+              .socket = socket.descriptor(),
+              .parent = ::getpid()};
+  for (std::string& word : words) start.argv.push_back(word.data());
+  start.argv.push_back(nullptr);
   cpu_set_t cpus;
   CPU_ZERO(&cpus);
   for (const int32_t cpu : options.cpus) CPU_SET(static_cast<size_t>(cpu), &cpus);
   if (!child.said.open() || !child.told.open()) {
     return unavailable(fmt::format("no pipe for a replica: {}", std::strerror(errno)));
   }
-  const pid_t parent = ::getpid();
+  if (!options.cpus.empty()) start.cpus = &cpus;
   child.pid = ::fork();
-  if (child.pid == 0) become(argv, options.cpus.empty() ? nullptr : &cpus, child, parent);
+  if (child.pid == 0) become(start, child);
   const int error = errno;
   child.said.close_input();
   child.told.close_input();
@@ -151,17 +191,20 @@ void read_lines(const Child& child, const TakeSaid& take_said, const TakeTold& t
 
 class ReplicasImpl final : public Replicas {
  public:
-  ReplicasImpl(const std::vector<ReplicaOptions>& options, seconds patience)
-      : patience_(patience), replicas_(options.size()) {
+  ReplicasImpl(const std::vector<ReplicaOptions>& options, std::vector<HeldSocket> sockets,
+               seconds patience)
+      : patience_(patience) {
     for (size_t i = 0; i < options.size(); ++i) {
-      replicas_[i].options = options[i];
+      replicas_.push_back({.options = options[i], .socket = std::move(sockets[i]), .thread = {}});
+    }
+    for (size_t i = 0; i < options.size(); ++i) {
       replicas_[i].thread = std::thread([this, i] { keep(i); });
     }
   }
   ~ReplicasImpl() override { stop(); }
 
   Status wait_listening() {
-    return wait_for_all([](const Replica& replica) { return !replica.port.empty(); });
+    return wait_for_all([](const Replica& replica) { return replica.listens; });
   }
 
   Result<bool> wait_ready() override {
@@ -180,7 +223,8 @@ class ReplicasImpl final : public Replicas {
     std::lock_guard lock(mutex_);
     std::vector<HttpTarget> targets;
     for (const Replica& replica : replicas_) {
-      targets.push_back({.host = "127.0.0.1", .port = replica.port, .path = "/"});
+      const std::string port = std::to_string(replica.socket.port());
+      targets.push_back({.host = "127.0.0.1", .port = port, .path = "/"});
     }
     return targets;
   }
@@ -212,9 +256,9 @@ class ReplicasImpl final : public Replicas {
  private:
   struct Replica {
     ReplicaOptions options;
-    std::string port;  // once it has listened
-    pid_t pid = -1;    // while it runs
-    bool ready = false;
+    HeldSocket socket;  // of all its lives: no other process can take its port between two
+    pid_t pid = -1;     // while it runs
+    bool listens = false, ready = false;
     std::thread thread;
   };
 
@@ -244,9 +288,21 @@ class ReplicasImpl final : public Replicas {
         return;
       }
       log_warning("{}: it is started again in {} s", ended.message(), pause.count());
-      if (changed_.wait_for(lock, pause, [&] { return stopping_; })) return;
+      if (!wait_dead(replicas_[index].socket, pause, lock)) return;
       pause = std::min(2 * pause, kPauseMax);
     }
+  }
+
+  // While a replica is dead its socket still takes connections: who waits there is told at once
+  // that nobody answers, and asks another. False: stop() was called.
+  bool wait_dead(const HeldSocket& socket, seconds pause, std::unique_lock<std::mutex>& lock) {
+    constexpr std::chrono::milliseconds kLook{20};
+    const auto end = std::chrono::steady_clock::now() + pause;
+    while (!stopping_ && std::chrono::steady_clock::now() < end) {
+      socket.refuse_waiting();
+      changed_.wait_for(lock, kLook, [&] { return stopping_; });
+    }
+    return !stopping_;
   }
 
   // From its start to its end; why it ended.
@@ -256,7 +312,7 @@ class ReplicasImpl final : public Replicas {
     {
       std::lock_guard lock(mutex_);
       if (stopping_) return ok_status();
-      HR_RETURN_IF_ERROR(spawn(replica.options, replica.port.empty() ? "0" : replica.port, child));
+      HR_RETURN_IF_ERROR(spawn(replica.options, replica.socket, child));
       replica.pid = child.pid;
     }
     read_lines(
@@ -281,9 +337,7 @@ class ReplicasImpl final : public Replicas {
   void take_line(size_t index, std::string_view line) {
     Replica& replica = replicas_[index];
     std::lock_guard lock(mutex_);
-    if (line.starts_with(kListening) && replica.port.empty()) {
-      replica.port = line.substr(line.rfind(':') + 1);
-    }
+    if (line.starts_with(kListening)) replica.listens = true;
     if (line.starts_with(kReady)) replica.ready = true;
     if (!line.starts_with(kListening)) said_ += fmt::format("[{}] {}\n", index, line);
     if (told_) tell();
@@ -293,8 +347,9 @@ class ReplicasImpl final : public Replicas {
   // Why a start failed is mostly the same of all: it is told once, as one server tells it.
   void take_log_line(size_t index, std::string_view line) {
     std::lock_guard lock(mutex_);
-    if (begun_ || !line.starts_with(kError)) return fmt::print(stderr, "[{}] {}\n", index, line);
-    if (errors_.emplace(line).second) fmt::print(stderr, "{}\n", line);
+    if (begun_ || !line.starts_with(kError))
+      return log_raw_line(fmt::format("[{}] {}", index, line));
+    if (errors_.emplace(line).second) log_raw_line(line);
   }
 
   // REQUIRES: mutex_
@@ -324,7 +379,12 @@ void add_flag(std::vector<std::string>& arguments, std::string_view flag, std::s
 
 Result<std::unique_ptr<Replicas>> Replicas::start(const std::vector<ReplicaOptions>& replicas,
                                                   seconds patience) {
-  auto started = std::make_unique<ReplicasImpl>(replicas, patience);
+  std::vector<HeldSocket> sockets;
+  for (size_t i = 0; i < replicas.size(); ++i) {
+    HR_ASSIGN_OR_RETURN(HeldSocket socket, HeldSocket::open());
+    sockets.push_back(std::move(socket));
+  }
+  auto started = std::make_unique<ReplicasImpl>(replicas, std::move(sockets), patience);
   HR_RETURN_IF_ERROR(started->wait_listening());
   return std::unique_ptr<Replicas>(std::move(started));
 }

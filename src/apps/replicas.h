@@ -17,14 +17,15 @@ namespace headrace {
 
 // One replica: this program once more.
 struct ReplicaOptions {
-  std::vector<std::string> arguments;  // behind the program's name; its port is added
+  std::vector<std::string> arguments;  // behind the program's name
   std::vector<int32_t> cpus;           // that it may run on; empty: all
 };
 
 class Replicas {
  public:
-  // Starts all of them, and returns when each listens on a port of 127.0.0.1. kUnavailable: one
-  // ended before that. `patience`: what stop() gives them.
+  // Starts all of them, each on a listening socket of 127.0.0.1 that this process holds, and
+  // returns when each has taken it. kUnavailable: one ended before that. `patience`: what stop()
+  // gives them.
   static Result<std::unique_ptr<Replicas>> start(const std::vector<ReplicaOptions>& replicas,
                                                  std::chrono::seconds patience);
   virtual ~Replicas() = default;  // stops them

@@ -14,6 +14,7 @@
 #include "base/log.h"
 #include "cli/command_line.h"
 #include "route/route_server.h"
+#include "server/inherited_socket.h"
 #include "server/request_guard.h"
 
 namespace headrace {
@@ -32,7 +33,7 @@ constexpr const char* kFailoverGroup = "Failover";
 
 struct RouteFlags {
   RouteServerOptions server;
-  std::vector<std::string> workers, api_keys, aliases, costs;
+  std::vector<std::string> workers, api_keys, aliases, costs, difficulties;
   std::string api_key_file;
   LogLevel log_level = LogLevel::kInfo;
 };
@@ -102,9 +103,11 @@ void add_edge_flags(CLI::App& app, RouteFlags& flags) {
 
 void add_worker_flags(CLI::App& app, RouteFlags& flags) {
   RouteServerOptions& server = flags.server;
-  app.add_option("--worker", flags.workers,
-                 "A server to pass requests to (repeatable): http://HOST:PORT, or dns:NAME:PORT "
-                 "for all addresses of a name, looked up again and again")
+  app.add_option(
+         "--worker", flags.workers,
+         "A server to pass requests to (repeatable): http://HOST:PORT, dns:NAME:PORT for all "
+         "addresses of a name, or etcd:HOST:PORT[/PREFIX] for all that 'serve "
+         "--register-etcd' has entered there; both are looked up again and again")
       ->type_name("URL")
       ->group(kRouteGroup);
   app.add_option("--worker-api-key", server.proxy.worker_key,
@@ -112,6 +115,11 @@ void add_worker_flags(CLI::App& app, RouteFlags& flags) {
       ->type_name("KEY")
       ->group(kRouteGroup);
   add_choice(app, "--policy", server.table.policy, kRoutePolicyNames, "Who gets a request")
+      ->group(kRouteGroup);
+  app.add_option("--slo-first-token", server.table.choice.first_token_seconds,
+                 "Until when a first token is to come, of --policy slo-aware")
+      ->check(number_between(0.001, 3600.0))
+      ->type_name("SECONDS")
       ->group(kRouteGroup);
   app.add_option("--prefix-tokens", server.table.prefix_tokens,
                  "Tokens that a worker's prefix cache holds, where it does not say")
@@ -128,8 +136,13 @@ void add_worker_flags(CLI::App& app, RouteFlags& flags) {
                  "What a million tokens cost (repeatable): MODEL=INPUT,OUTPUT")
       ->type_name("MODEL=COSTS")
       ->group(kRouteGroup);
+  app.add_option("--difficulty", flags.difficulties,
+                 "The hardest request that a model behind an alias gets (repeatable), of 0 to 1: "
+                 "MODEL=NUMBER; requests say theirs by X-Headrace-Difficulty or reasoning_effort")
+      ->type_name("MODEL=NUMBER")
+      ->group(kRouteGroup);
   app.add_option("--resolve-interval", server.watch.resolve_seconds,
-                 "How often names of workers are looked up")
+                 "How often names of workers, and etcd, are looked up")
       ->check(number_between(0.1, 86400.0))
       ->type_name("SECONDS")
       ->group(kRouteGroup);
@@ -173,8 +186,14 @@ void add_failover_flags(CLI::App& app, RouteFlags& flags) {
 }
 
 Status read_workers(RouteFlags& flags) {
-  constexpr std::string_view kDns = "dns:";
+  constexpr std::string_view kDns = "dns:", kEtcd = "etcd:";
   for (const std::string& text : flags.workers) {
+    if (text.starts_with(kEtcd)) {
+      auto etcd = parse_etcd_address(std::string_view(text).substr(kEtcd.size()));
+      if (!etcd.ok()) return etcd.status().with_context("--worker etcd:");
+      flags.server.watch.etcds.push_back(*std::move(etcd));
+      continue;
+    }
     if (text.starts_with(kDns)) {
       const std::string_view rest = std::string_view(text).substr(kDns.size());
       const size_t colon = rest.rfind(':');
@@ -204,17 +223,13 @@ Status apply_route_flags(RouteFlags& flags) {
     HR_RETURN_IF_ERROR(server.aliases.add_alias(alias));
   }
   for (const std::string& cost : flags.costs) HR_RETURN_IF_ERROR(server.aliases.add_cost(cost));
+  for (const std::string& text : flags.difficulties) {
+    HR_RETURN_IF_ERROR(server.aliases.add_difficulty(text));
+  }
   for (const std::string& key : flags.api_keys) server.api_keys.emplace_back(key);
   if (!flags.api_key_file.empty()) {
     HR_ASSIGN_OR_RETURN(const auto keys, read_api_key_file(flags.api_key_file, {}));
     server.api_keys.insert(server.api_keys.end(), keys.begin(), keys.end());
-  }
-  for (const ApiKey& key : server.api_keys) {
-    if (key.limits.tokens_per_minute > 0) {
-      return unsupported(
-          "--api-key-file: tokens_per_minute is counted by workers: give the router "
-          "requests_per_minute or concurrent_requests");
-    }
   }
   if (server.proxy.progress_seconds < 2 * server.watch.poll_seconds) {
     return invalid_argument("--progress-bound: must be at least two of --poll-interval",
@@ -228,6 +243,7 @@ Status apply_route_flags(RouteFlags& flags) {
 }
 
 Result<int> run_route(RouteFlags& flags) {
+  HR_ASSIGN_OR_RETURN(flags.server.listening_socket, take_inherited_socket());
   HR_RETURN_IF_ERROR(apply_route_flags(flags));
   ::signal(SIGPIPE, SIG_IGN);
   SignalWatch signals;

@@ -10,6 +10,7 @@
 #include <cstdio>
 #include <cstdlib>
 #include <memory>
+#include <optional>
 #include <string>
 #include <thread>
 #include <vector>
@@ -17,6 +18,7 @@
 #include <fmt/format.h>
 
 #include "apps/batch_beside.h"
+#include "apps/etcd_flags.h"
 #include "apps/model_download.h"
 #include "apps/seccomp_filter.h"
 #include "apps/serve_replicas.h"
@@ -31,6 +33,7 @@
 #include "cli/pooling_flags.h"
 #include "cli/sampling_flags.h"
 #include "server/http_post.h"
+#include "server/inherited_socket.h"
 #include "server/request_guard.h"
 #include "server/server.h"
 #include "stack/model_names.h"
@@ -73,6 +76,7 @@ struct ServeFlags {
   std::string client_certificates = "none";
   std::string unix_socket_mode;  // empty: its owner's alone
   int32_t replicas = 1;
+  EtcdFlags etcd;
 };
 
 void add_unix_socket_flags(CLI::App& app, ServeFlags& flags) {
@@ -366,6 +370,10 @@ Status apply_address_flags(const ServeFlags& flags, ServerOptions& server) {
     server.unix_socket = server.host;
   }
   const bool on_network = server.unix_socket.empty();
+  if (!on_network && server.listening_socket >= 0) {
+    return invalid_argument("--uds: a socket was handed over (LISTEN_FDS): leave out one of both",
+                            "uds");
+  }
   if (on_network && !flags.unix_socket_mode.empty()) {
     return invalid_argument("--uds-mode is of a UNIX socket: add --uds PATH", "uds-mode");
   }
@@ -602,16 +610,19 @@ Status apply_model_list_flags(ServeFlags& flags) {
 
 Result<int> run(ServeFlags& flags) {
   const bool has_keys = !flags.api_keys.empty();  // on the command line
+  HR_ASSIGN_OR_RETURN(flags.server.listening_socket, take_inherited_socket());
   HR_RETURN_IF_ERROR(pull_missing_models(flags.model, flags.pull));
   HR_RETURN_IF_ERROR(apply_model_list_flags(flags));
   HR_RETURN_IF_ERROR(apply_model_flags(flags.model));
   HR_RETURN_IF_ERROR(apply_server_flags(flags));
+  HR_ASSIGN_OR_RETURN(auto registration, etcd_registration(flags.etcd, flags.server));
   if (flags.replicas > 1) {
     return serve_replicas({.count = flags.replicas,
                            .server = flags.server,
                            .stack = flags.model.stack,
                            .keys_in_arguments = has_keys,
-                           .has_batch = !flags.batch_input.empty()});
+                           .has_batch = !flags.batch_input.empty(),
+                           .registers = registration.has_value()});
   }
   ::signal(SIGPIPE, SIG_IGN);  // a client that leaves is an error of its connection only
   SignalWatch signals(flags.server.tls.enabled() ? std::vector<int>{SIGHUP} : std::vector<int>());
@@ -626,6 +637,7 @@ Result<int> run(ServeFlags& flags) {
   HR_RETURN_IF_ERROR(server->start());
   fmt::print("listening on {}\n", address_of(flags.server, server->port()));
   std::fflush(stdout);
+  const auto entry = enter_etcd(std::move(registration), flags.server.host, server->port());
   int signal_count = 0;  // under the watch's lock
   signals.set_handler([&](int signal) {
     if (signal == SIGHUP) return server->reload_certificates();
@@ -673,6 +685,7 @@ SubcommandRun define_serve(CLI::App& app) {
       ->type_name("SECONDS")
       ->group("Several models");
   add_replica_flag(app, flags->replicas);
+  add_etcd_flags(app, flags->etcd);
   add_batch_job_flags(app, *flags);
   add_model_list_flags(app, flags->list);
   add_flags_of_a_model(app, *flags, ModelArgument::kSeveral);

@@ -119,6 +119,9 @@ Status check_replicated(const ReplicatedServe& options) {
   if (options.keys_in_arguments || !server.metrics_key.empty()) {
     return refuse("--api-key, --metrics-key", "put keys into a file (--api-key-file)");
   }
+  if (options.registers) {
+    return refuse("--register-etcd", "start servers, each of which enters itself");
+  }
   if (!server.unix_socket.empty()) return refuse("--uds", "replicas are behind a port");
   if (server.tls.enabled()) {
     return refuse("--ssl-certfile", "put 'headrace route --ssl-certfile' in front of servers");
@@ -148,6 +151,7 @@ RouteServerOptions router_options(const ServerOptions& server, const Replicas& r
   RouteServerOptions router;
   router.host = server.host;
   router.port = server.port;
+  router.listening_socket = server.listening_socket;
   router.api_keys = server.api_keys;
   router.allowed_hosts = server.allowed_hosts;
   router.access_log = server.access_log;

@@ -14,7 +14,7 @@ struct ReplicatedServe {
   int32_t count = 1;
   ServerOptions server;  // of which the router has the address, the keys and the bounds
   StackOptions stack;    // of each; GPUs, or CPUs, are shared out
-  bool keys_in_arguments = false, has_batch = false;
+  bool keys_in_arguments = false, has_batch = false, registers = false;
 };
 
 void add_replica_flag(CLI::App& app, int32_t& count);

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cstdlib>
 #include <limits>
+#include <utility>
 
 #include <fmt/format.h>
 
@@ -47,6 +48,25 @@ Status ModelAliases::add_cost(std::string_view text) {
   return ok_status();
 }
 
+Status ModelAliases::add_difficulty(std::string_view text) {
+  const size_t equals = text.rfind('=');
+  const std::string digits(equals == text.npos ? std::string_view() : text.substr(equals + 1));
+  char* end = nullptr;
+  const double value = std::strtod(digits.c_str(), &end);
+  if (equals == 0 || digits.empty() || *end != '\0' || !(value >= 0 && value <= 1)) {
+    return invalid_argument(
+        fmt::format("--difficulty {}: must be MODEL=NUMBER of 0 to 1: the hardest it gets", text),
+        "difficulty");
+  }
+  difficulties_[std::string(text.substr(0, equals))] = value;
+  return ok_status();
+}
+
+double ModelAliases::difficulty_max(std::string_view model) const {
+  const auto found = difficulties_.find(model);
+  return found == difficulties_.end() ? 1 : found->second;
+}
+
 std::vector<std::string> ModelAliases::models_for(
     const RequestFacts& request,
     const std::function<int64_t(std::string_view model)>& context_of) const {
@@ -55,6 +75,7 @@ std::vector<std::string> ModelAliases::models_for(
   struct Offer {
     std::string name;
     double cost;
+    double too_difficult;  // by so much
   };
   std::vector<Offer> offers;
   for (const std::string& model : alias->second) {
@@ -64,10 +85,11 @@ std::vector<std::string> ModelAliases::models_for(
     const double price = cost ? cost->input * static_cast<double>(request.prompt_tokens) +
                                     cost->output * static_cast<double>(request.output_tokens)
                               : std::numeric_limits<double>::infinity();
-    offers.push_back({model, price});
+    offers.push_back({model, price, std::max(0.0, request.difficulty - difficulty_max(model))});
   }
-  std::stable_sort(offers.begin(), offers.end(),
-                   [](const Offer& a, const Offer& b) { return a.cost < b.cost; });
+  std::stable_sort(offers.begin(), offers.end(), [](const Offer& a, const Offer& b) {
+    return std::pair(a.too_difficult, a.cost) < std::pair(b.too_difficult, b.cost);
+  });
   std::vector<std::string> names;
   for (Offer& offer : offers) names.push_back(std::move(offer.name));
   return names;

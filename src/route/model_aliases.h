@@ -1,4 +1,5 @@
-// Names that stand for several models: the cheapest that takes the request answers it.
+// Names that stand for several models: the cheapest that takes the request, by its length and by
+// how difficult it says that it is, answers it.
 #pragma once
 
 #include <cstdint>
@@ -24,10 +25,13 @@ class ModelAliases {
   // "NAME=model-a,model-b", "MODEL=0.15,0.60". kInvalidArgument names what is wrong.
   Status add_alias(std::string_view text);
   Status add_cost(std::string_view text);
+  // "MODEL=0.4": behind an alias it gets requests up to this difficulty, of 0 to 1.
+  Status add_difficulty(std::string_view text);
 
   // The models that a name stands for, the first of each in the order of preference: those that
-  // hold prompt and answer (`context_of`: tokens, 0: nobody says), by what the request would cost,
-  // equals as they were named. Empty: it is no alias, or none holds it.
+  // hold prompt and answer (`context_of`: tokens, 0: nobody says) and take what is so difficult, by
+  // what the request would cost, equals as they were named. Where it is too difficult for all, the
+  // one that takes the most. Empty: it is no alias, or none holds it.
   std::vector<std::string> models_for(
       const RequestFacts& request,
       const std::function<int64_t(std::string_view model)>& context_of) const;
@@ -37,7 +41,10 @@ class ModelAliases {
 
  private:
   std::map<std::string, std::vector<std::string>, std::less<>> aliases_;
+  double difficulty_max(std::string_view model) const;
+
   std::map<std::string, ModelCost, std::less<>> costs_;
+  std::map<std::string, double, std::less<>> difficulties_;
 };
 
 // The body with another model's name.

@@ -6,6 +6,7 @@
 #include <fmt/format.h>
 
 #include "base/log.h"
+#include "route/answer_tokens.h"
 #include "route/json_members.h"
 #include "server/answer_journal.h"
 #include "server/header_text.h"
@@ -41,10 +42,11 @@ double retry_after_of(const WorkerAnswer& answer) {
 }  // namespace
 
 ProxiedRequest::ProxiedRequest(RouteContext& context, HttpRequest request,
-                               std::shared_ptr<Exchange> exchange, std::shared_ptr<const void> held)
+                               std::shared_ptr<Exchange> exchange,
+                               std::unique_ptr<KeyQuota::Lease> quota)
     : context_(context),
       exchange_(std::move(exchange)),
-      held_(std::move(held)),
+      quota_(std::move(quota)),
       request_(std::move(request)),
       facts_(request_),
       attempts_(context.options.attempts, facts_.may_be_repeated()),
@@ -83,7 +85,8 @@ void ProxiedRequest::send_somewhere() {
   auto lease = context_.table.choose(facts_, attempts_.tried());
   context_.metrics.decision.add(context_.clock.now_seconds() - begin);
   if (lease) return send_to(*std::move(lease));
-  step(attempts_.on_worker_missing(context_.table.anybody_up(), answer_so_far()));
+  step(attempts_.on_worker_missing(
+      {.up = context_.table.anybody_up(), .away = context_.table.anybody_away()}, answer_so_far()));
 }
 
 void ProxiedRequest::send_to(WorkerLease lease) {
@@ -98,6 +101,8 @@ void ProxiedRequest::send_to(WorkerLease lease) {
     journal_->begin_again();
   }
   std::string head = head_for(lease.target(), body->size());
+  sent_at_ = context_.clock.now_seconds();
+  tokens_ahead_ = lease.tokens_ahead();
   attempt_ = context_.attempts.make(
       std::move(lease), exchange_,
       WorkerAttempt::Callbacks{
@@ -158,7 +163,7 @@ void ProxiedRequest::on_bytes() {
   }
   if (!streaming_) {
     streaming_ = true;
-    context_.table.on_answer(attempt_->worker(), answer.status());
+    context_.table.on_heard(attempt_->worker());
     const bool lines = answer.content_type().find("ndjson") != std::string::npos;
     framing_ = lines ? StreamFraming::kLines : StreamFraming::kEvents;
     if (!journal_)
@@ -193,6 +198,7 @@ void ProxiedRequest::on_whole_answer() {
       request_.path == "/v1/responses") {
     remember_owner(body);
   }
+  if (status < 300) spend(generated_tokens(body));
   relay_.respond(response_of(answer, std::move(body)));
   end_well();
 }
@@ -212,7 +218,12 @@ void ProxiedRequest::on_stream_bytes() {
   answer.body().clear();
   if (journal_->arrivals() > arrivals) attempts_.on_progress();
   if (!out.empty()) {
+    if (const double ahead = std::exchange(tokens_ahead_, 0); ahead > 0 && !resuming_) {
+      const double seconds = context_.clock.now_seconds() - sent_at_;
+      context_.table.on_first_token(attempt_->worker(), seconds, ahead);
+    }
     attempts_.on_answer_bytes();
+    spend(events_in(out, framing_));
     hand_on(out);
   }
   if (!status.ok()) return on_failed(AttemptFailure::kDifferent, status.message());
@@ -223,6 +234,7 @@ void ProxiedRequest::on_stream_bytes() {
   if (answer.complete()) {
     relay_.begin(answer);
     relay_.end();
+    context_.table.on_answer(attempt_->worker(), answer.status());
     return end_well();
   }
   paused_ = exchange_->over_unsent_limit();
@@ -245,6 +257,10 @@ void ProxiedRequest::end_well() {
   over_ = true;
   if (attempt_) attempt_->finish();
   attempt_.reset();
+}
+
+void ProxiedRequest::spend(int64_t tokens) {
+  if (quota_ && facts_.output_tokens > 0) quota_->spend(tokens);
 }
 
 void ProxiedRequest::remember_owner(std::string_view body) {
@@ -272,6 +288,7 @@ void ProxiedRequest::on_failed(AttemptFailure failure, const std::string& why) {
                     failure == AttemptFailure::kSilent;
   const bool drains = failure == AttemptFailure::kBusy && refusal_ && refusal_->status == 503;
   if (lost || drains) context_.table.on_lost(worker);  // until a poll is answered
+  if (failure == AttemptFailure::kErrorEvent && streaming_) context_.table.on_answer(worker, 500);
   const NextStep next = attempts_.on_failure(worker, failure, answer_so_far());
   const bool again = next == NextStep::kSend || next == NextStep::kResume;
   const bool taken = failure != AttemptFailure::kBusy && failure != AttemptFailure::kNotSent;
@@ -289,6 +306,10 @@ void ProxiedRequest::step(NextStep next) {
       return wait_for_worker();
     case NextStep::kPassOn:
       over_ = true;
+      if (refusal_->status == 404 && context_.table.anybody_away()) {
+        return relay_.respond(error_response(
+            503, "no worker that is up has it, and one that may have it is away: ask again later"));
+      }
       return relay_.respond(*std::move(refusal_));
     case NextStep::kGiveUp:
       return give_up();

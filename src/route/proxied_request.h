@@ -12,6 +12,7 @@
 #include "route/stream_journal.h"
 #include "route/worker_attempt.h"
 #include "server/exchange.h"
+#include "server/key_quota.h"
 
 namespace headrace {
 
@@ -19,9 +20,9 @@ namespace headrace {
 class ProxiedRequest final : public ExchangeObserver,
                              public std::enable_shared_from_this<ProxiedRequest> {
  public:
-  // `held`: what the request takes of its key's quota, until it ends.
+  // `quota`: what the request takes of its key's, until it ends; nullptr: nothing is counted.
   ProxiedRequest(RouteContext& context, HttpRequest request, std::shared_ptr<Exchange> exchange,
-                 std::shared_ptr<const void> held = nullptr);
+                 std::unique_ptr<KeyQuota::Lease> quota = nullptr);
 
   void start();
 
@@ -48,10 +49,11 @@ class ProxiedRequest final : public ExchangeObserver,
   void look_at_silence();
   RequestAttempts::Answer answer_so_far() const;
   void remember_owner(std::string_view body);
+  void spend(int64_t tokens);
 
   RouteContext& context_;
   const std::shared_ptr<Exchange> exchange_;
-  const std::shared_ptr<const void> held_;
+  const std::unique_ptr<KeyQuota::Lease> quota_;
   HttpRequest request_;
   RequestFacts facts_;
   std::shared_ptr<const std::string> body_;
@@ -67,6 +69,7 @@ class ProxiedRequest final : public ExchangeObserver,
   std::string failure_;  // of the last worker, for the client
   std::optional<HttpResponse> refusal_;
   double began_ = 0, failed_at_ = 0;
+  double sent_at_ = 0, tokens_ahead_ = 0;  // of the attempt
 };
 
 }  // namespace headrace

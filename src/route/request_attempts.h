@@ -75,11 +75,17 @@ class RequestAttempts {
     return faults_ > policy_.faults_max ? NextStep::kGiveUp : NextStep::kSend;
   }
 
-  // Nobody is there that was not tried; `anybody`: somebody is that was. kWait: for
-  // pause_seconds(), which grow from round to round of tries that failed, and end when they sum up
-  // to the policy's.
-  NextStep on_worker_missing(bool anybody, Answer answer) {
-    if (refused_ && anybody && !answer.begun) return NextStep::kPassOn;
+  struct Workers {
+    bool up = false;    // somebody takes requests, who was tried
+    bool away = false;  // somebody does not answer
+  };
+  // Nobody is there that was not tried. kWait: for pause_seconds(), which grow from round to round
+  // of tries that failed, and end when they sum up to the policy's.
+  NextStep on_worker_missing(Workers workers, Answer answer) {
+    const bool anybody = workers.up;
+    // What nobody of these has may be with who is away.
+    const bool final = !unknown_ || !workers.away;
+    if (refused_ && anybody && !answer.begun && final) return NextStep::kPassOn;
     if (unequal_ && anybody && answer.begun) {
       if (!policy_.resume_inexact || inexact_) return NextStep::kGiveUp;
       inexact_ = true;
@@ -110,6 +116,7 @@ class RequestAttempts {
     if (std::find(tried_.begin(), tried_.end(), worker) == tried_.end()) tried_.push_back(worker);
     const bool answered =
         failure == AttemptFailure::kBusy || failure == AttemptFailure::kUnknownHere;
+    unknown_ = failure == AttemptFailure::kUnknownHere;
     refused_ = answered || failure == AttemptFailure::kServerError;
     unequal_ = unequal_ || failure == AttemptFailure::kNotEqual;
     const bool harmless =
@@ -122,6 +129,7 @@ class RequestAttempts {
   std::vector<int> tried_;
   int faults_ = 0;
   bool refused_ = false;  // the last worker's answer could be passed on
+  bool unknown_ = false;  // it was that it has no such thing
   bool unequal_ = false, inexact_ = false;
   bool failed_ = false;  // a try since the last pause
   double backoff_ = 0, retry_after_ = 0, pause_ = 0, waited_ = 0;

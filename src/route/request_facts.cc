@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <array>
+#include <cstdlib>
 #include <span>
 #include <string_view>
 
@@ -83,6 +84,20 @@ constexpr PromptMember kPromptMembers[] = {
     {"text", kText},       {"input_ids", kText},
 };
 
+// What clients say today of how hard they take a question to be.
+constexpr struct {
+  std::string_view effort;
+  double difficulty;
+} kEfforts[] = {{"none", 0.1},   {"minimal", 0.2}, {"low", 0.3},
+                {"medium", 0.5}, {"high", 0.8},    {"xhigh", 1}};
+
+double difficulty_of(std::string_view effort) {
+  for (const auto& each : kEfforts) {
+    if (each.effort == effort) return each.difficulty;
+  }
+  return 0.5;
+}
+
 void append_blocks(std::string_view text, uint64_t seed, std::vector<uint64_t>& blocks) {
   uint64_t chain = seed;
   while (text.size() >= kRouteBlockBytes && blocks.size() < kBlocksMax) {
@@ -100,8 +115,13 @@ RequestFacts::RequestFacts(const HttpRequest& request) {
   for (const std::string_view name : {"x-session-id", "x-user-id"}) {
     if (session.empty()) session = request.header(name).substr(0, kLabelBytesMax);
   }
+  const std::string_view said = request.header("x-headrace-difficulty");
   const bool reads = kind == RouteKind::kCompute || request.path == "/v1/batches";
   if (reads && request.method == "POST") read_body(request);
+  if (!said.empty()) {
+    const double number = std::strtod(std::string(said.substr(0, 32)).c_str(), nullptr);
+    difficulty = number >= 0 && number <= 1 ? number : 0.5;
+  }
   if (kind != RouteKind::kHome) return;
   std::string_view key = request.header("authorization");
   if (key.empty()) key = request.header("x-api-key");
@@ -153,7 +173,14 @@ void RequestFacts::read_body(const HttpRequest& request) {
     } else if (key == "max_tokens" || key == "max_completion_tokens" ||
                key == "max_output_tokens" || key == "n_predict" || key == "max_new_tokens") {
       const long long asked = json_integer(value).value_or(kUsualOutputTokens);
-      if (output_tokens > 0) output_tokens = std::clamp<int64_t>(asked, 1, kOutputTokensMax);
+      if (output_tokens > 0) {
+        output_tokens = std::clamp<int64_t>(asked, 1, kOutputTokensMax);
+        named_tokens = std::max<int64_t>(1, asked);
+      }
+    } else if (key == "reasoning_effort") {
+      difficulty = difficulty_of(json_string(value));
+    } else if (key == "reasoning") {
+      difficulty = difficulty_of(json_string(json_member(value, "effort")));
     }
     for (const PromptMember& member : kPromptMembers) {
       if (key == member.name) parts[member.part] = value;

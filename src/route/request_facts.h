@@ -44,6 +44,8 @@ class RequestFacts {
   std::string client;         // of kHome: who asks, as a hash
   int64_t prompt_tokens = 0;  // by the length of its text
   int64_t output_tokens = 0;  // asked for, or usual
+  int64_t named_tokens = 0;   // asked for; 0: it names no bound
+  double difficulty = 0.5;    // how hard it is, of 0 to 1: what it says of itself
   bool resumes = false;   // goes on with another worker's stream: for those that keep the journal
   bool reserved = false;  // its body has a member that is the router's own
   // Chained hashes of the text's blocks: equal ones mean that all before is equal too.

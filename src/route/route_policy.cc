@@ -1,7 +1,9 @@
 #include "route/route_policy.h"
 
 #include <algorithm>
+#include <cmath>
 #include <string_view>
+#include <utility>
 
 #include "base/checksum.h"
 #include "base/rng.h"
@@ -12,8 +14,6 @@ namespace {
 // A worker is crowded from this on: so many times the mean, and so many tokens more.
 constexpr double kCrowdedShare = 1.5;
 constexpr double kCrowdedTokens = 8192;
-// A token of a step's batch delays others by so much of what a token of a prompt costs.
-constexpr double kLoadWeight = 0.125;
 
 double crowded_from(std::span<const RouteCandidate> candidates) {
   double sum = 0;
@@ -96,6 +96,68 @@ class PrefixAwarePolicy final : public RoutePolicy {
   size_t next_ = 0;
 };
 
+// The fullest cache costs the most: what does not fit preempts. Loads break ties between caches
+// that are equally full to a hundredth.
+class LeastKvPolicy final : public RoutePolicy {
+ public:
+  size_t pick(const RequestFacts&, std::span<const RouteCandidate> candidates) override {
+    const auto fullness = [](const RouteCandidate& each) {
+      return std::pair(std::floor(each.kv_usage * 100), each.load_tokens);
+    };
+    size_t best = next_++ % candidates.size();
+    for (size_t i = 0; i < candidates.size(); ++i) {
+      if (fullness(candidates[i]) < fullness(candidates[best])) best = i;
+    }
+    return best;
+  }
+
+ private:
+  size_t next_ = 0;
+};
+
+// The first token is expected when what is ahead of it and what the cache lacks is computed, at the
+// speed that this worker had lately. Of those who keep the promise the one whose cache lacks least,
+// so that quick ones stay free for who needs them; if nobody does, the soonest.
+class SloAwarePolicy final : public RoutePolicy {
+ public:
+  explicit SloAwarePolicy(double promised_seconds) : promised_(promised_seconds) {}
+  size_t pick(const RequestFacts& request, std::span<const RouteCandidate> candidates) override {
+    const size_t first = next_++ % candidates.size();
+    size_t best = first;
+    Expected least = expect(request, candidates[first]);
+    for (size_t i = 1; i < candidates.size(); ++i) {
+      const size_t place = (first + i) % candidates.size();
+      const Expected other = expect(request, candidates[place]);
+      if (!is_better(other, least)) continue;
+      best = place;
+      least = other;
+    }
+    return best;
+  }
+
+ private:
+  struct Expected {
+    double missing = 0;  // tokens
+    double seconds = 0;  // until the first token
+  };
+  static Expected expect(const RequestFacts& request, const RouteCandidate& each) {
+    const size_t held = each.prefixes ? each.prefixes->match(request.blocks) : 0;
+    const double missing = static_cast<double>(request.prompt_tokens) -
+                           static_cast<double>(held * kTokensPerRouteBlock);
+    const double ahead = std::max(1.0, missing) + kLoadWeight * each.load_tokens;
+    return {.missing = missing, .seconds = each.first_token_seconds * ahead};
+  }
+  bool is_better(const Expected& a, const Expected& b) const {
+    const bool a_keeps = a.seconds <= promised_, b_keeps = b.seconds <= promised_;
+    if (a_keeps != b_keeps) return a_keeps;
+    if (!a_keeps) return a.seconds < b.seconds;
+    return std::pair(a.missing, a.seconds) < std::pair(b.missing, b.seconds);
+  }
+
+  const double promised_;
+  size_t next_ = 0;
+};
+
 // A session's worker by its name, as long as that is not crowded; without a name by what its
 // prompt begins with.
 class SessionPolicy final : public RoutePolicy {
@@ -122,14 +184,19 @@ size_t home_of(std::string_view key, std::span<const RouteCandidate> candidates)
   return static_cast<size_t>(best - candidates.begin());
 }
 
-std::unique_ptr<RoutePolicy> make_route_policy(RoutePolicyKind kind, uint64_t seed) {
+std::unique_ptr<RoutePolicy> make_route_policy(RoutePolicyKind kind,
+                                               const RoutePolicyOptions& options) {
   switch (kind) {
     case RoutePolicyKind::kRoundRobin:
       return std::make_unique<RoundRobinPolicy>();
     case RoutePolicyKind::kLeastLoaded:
       return std::make_unique<LeastLoadedPolicy>();
     case RoutePolicyKind::kPowerOfTwo:
-      return std::make_unique<PowerOfTwoPolicy>(seed);
+      return std::make_unique<PowerOfTwoPolicy>(options.seed);
+    case RoutePolicyKind::kLeastKv:
+      return std::make_unique<LeastKvPolicy>();
+    case RoutePolicyKind::kSloAware:
+      return std::make_unique<SloAwarePolicy>(options.first_token_seconds);
     case RoutePolicyKind::kPrefixAware:
       return std::make_unique<PrefixAwarePolicy>();
     case RoutePolicyKind::kSession:

@@ -12,13 +12,26 @@
 
 namespace headrace {
 
-enum class RoutePolicyKind { kRoundRobin, kLeastLoaded, kPowerOfTwo, kPrefixAware, kSession };
+enum class RoutePolicyKind {
+  kRoundRobin,
+  kLeastLoaded,
+  kLeastKv,
+  kPowerOfTwo,
+  kPrefixAware,
+  kSloAware,
+  kSession
+};
 inline constexpr Named<RoutePolicyKind> kRoutePolicyNames[] = {
     {"prefix-aware", RoutePolicyKind::kPrefixAware},
     {"session", RoutePolicyKind::kSession},
+    {"slo-aware", RoutePolicyKind::kSloAware},
     {"least-loaded", RoutePolicyKind::kLeastLoaded},
+    {"least-kv", RoutePolicyKind::kLeastKv},
     {"power-of-two", RoutePolicyKind::kPowerOfTwo},
     {"round-robin", RoutePolicyKind::kRoundRobin}};
+
+// A token of a step's batch delays others by so much of what a token of a prompt costs.
+inline constexpr double kLoadWeight = 0.125;
 
 struct RouteCandidate {
   uint64_t identity = 0;  // of the worker's address: the same after a restart
@@ -26,6 +39,13 @@ struct RouteCandidate {
   // others'.
   double load_tokens = 0;
   const PrefixIndex* prefixes = nullptr;
+  double kv_usage = 0;             // of its cache, of 0 to 1, as it said last
+  double first_token_seconds = 0;  // that a token ahead of a first one has taken lately; 0: unknown
+};
+
+struct RoutePolicyOptions {
+  uint64_t seed = 1;                 // of the random ones
+  double first_token_seconds = 0.5;  // what slo-aware promises
 };
 
 // One thread at a time.
@@ -36,8 +56,8 @@ class RoutePolicy {
   virtual size_t pick(const RequestFacts& request, std::span<const RouteCandidate> candidates) = 0;
 };
 
-// `seed`: of the random ones.
-std::unique_ptr<RoutePolicy> make_route_policy(RoutePolicyKind kind, uint64_t seed);
+std::unique_ptr<RoutePolicy> make_route_policy(RoutePolicyKind kind,
+                                               const RoutePolicyOptions& options);
 
 // Rendezvous hashing: for each key an order of the workers that only those which come and go change
 // (Thaler and Ravishankar, 1998). The place of the first. REQUIRES: there is a candidate

@@ -91,7 +91,9 @@ class HttpRouteServer final : public RouteServer {
   }
 
   Status start() override {
-    HR_RETURN_IF_ERROR(listener_.listen(options_.host, options_.port));
+    const bool held = options_.listening_socket >= 0;
+    HR_RETURN_IF_ERROR(held ? listener_.listen_on(options_.listening_socket)
+                            : listener_.listen(options_.host, options_.port));
     for (const HttpTarget& worker : options_.workers) table_.add(worker);
     watch_.start();
     asio::post(stopping_, [this] { tidy(); });
@@ -109,6 +111,8 @@ class HttpRouteServer final : public RouteServer {
     asio::post(stopping_, [this] {
       if (draining_.exchange(true)) return stop();
       drain_deadline_ = clock_.now_seconds() + options_.drain_seconds_max;
+      // Who comes now waits in the queue of a socket that the next router has too.
+      if (options_.listening_socket >= 0) listener_.stop();
       listener_.close_idle();
       poll_drain();
     });
@@ -162,7 +166,10 @@ class HttpRouteServer final : public RouteServer {
   // Before anything is done for a request.
   std::optional<HttpResponse> refuse(const HttpRequest& request) const {
     if (auto refusal = guard_.refuse(request, {})) return refusal;
-    if (draining_) return error_response(503, "the router is shutting down");
+    // Where another router follows on the same socket, who has connected is still answered.
+    if (draining_ && options_.listening_socket < 0) {
+      return error_response(503, "the router is shutting down");
+    }
     const std::string_view routers = request.header("x-headrace-router");
     if (routers.find(options_.proxy.router_id) != routers.npos) {
       return error_response(508, "the router is among its own workers");
@@ -215,11 +222,15 @@ class HttpRouteServer final : public RouteServer {
     if (facts.kind == RouteKind::kEveryone) {
       return broadcast_request(io_, route_, std::move(request), std::move(exchange));
     }
-    std::shared_ptr<const void> held;
+    std::unique_ptr<KeyQuota::Lease> held;
     if (KeyQuota* const quota = quotas_.of(keys_.find(request))) {
       KeyQuota::Admission admission = quota->admit();
       if (admission.refusal) return exchange->respond(quota_response(*admission.refusal, *quota));
       held = std::move(admission.lease);
+      if (facts.output_tokens > 0) {
+        const auto refusal = quota->take_tokens(*held, facts.prompt_tokens, facts.named_tokens);
+        if (refusal) return exchange->respond(quota_response(*refusal, *quota));
+      }
     }
     std::make_shared<ProxiedRequest>(route_, std::move(request), std::move(exchange),
                                      std::move(held))

@@ -20,6 +20,7 @@ namespace headrace {
 struct RouteServerOptions {
   std::string host = "127.0.0.1";  // an IP address
   uint16_t port = 8000;            // 0: any free one
+  int listening_socket = -1;       // instead of both (inherited_socket.h); the router closes it
   TlsOptions tls;
   std::vector<ApiKey> api_keys;  // none: open to all who can connect
   std::string admin_key;         // who may change the list of workers; empty: on loopback anybody

@@ -1,6 +1,8 @@
-// The router in virtual time: real requests, journals, attempts and table; a network that delays,
-// cuts and breaks, workers that die, stop, are cut off, drain, answer errors and come back, clients
-// that are slow or leave. The same seed gives the same run. HEADRACE_ROUTE_SIM_SEEDS: how many.
+// The control plane in virtual time: real requests, journals, attempts, table, membership and
+// leases; a network that delays, reorders, drops, cuts and breaks, workers that die, stop, are cut
+// off, drain, answer errors, swallow requests and come back, a registry that is lost and whose
+// replicas lag, clocks of different speeds, clients that are slow or leave. The same seed gives the
+// same run. HEADRACE_ROUTE_SIM_EVENTS: how many events, from HEADRACE_ROUTE_SIM_SEED on.
 #include <gtest/gtest.h>
 
 #include <cstdlib>
@@ -14,32 +16,11 @@
 #include "base/rng.h"
 #include "route/json_members.h"
 #include "route/proxied_request.h"
+#include "route/registry_fixture.h"
 #include "server/http_message.h"
 
 namespace headrace {
 namespace {
-
-class VirtualTime {
- public:
-  void after(double seconds, std::function<void()> task) {
-    queue_.emplace(std::pair(clock.now_ns() + static_cast<int64_t>(seconds * 1e9), serial_++),
-                   std::move(task));
-  }
-  bool step() {
-    if (queue_.empty()) return false;
-    auto next = queue_.extract(queue_.begin());
-    clock.advance_ns(next.key().first - clock.now_ns());
-    ++events;
-    next.mapped()();
-    return true;
-  }
-  VirtualClock clock;
-  int64_t events = 0;
-
- private:
-  std::map<std::pair<int64_t, uint64_t>, std::function<void()>> queue_;
-  uint64_t serial_ = 0;
-};
 
 // What the client of one request has.
 class SimExchange final : public Exchange, public std::enable_shared_from_this<SimExchange> {
@@ -99,8 +80,10 @@ class SimExchange final : public Exchange, public std::enable_shared_from_this<S
 
 struct SimWorker {
   bool alive = true;
-  bool silent = false;  // stopped, or cut off
-  int life = 0;         // the next begins with each start
+  bool silent = false;    // stopped, or cut off
+  int life = 0;           // the next begins with each start
+  double clock_rate = 1;  // seconds that pass where it takes one to have passed
+  std::shared_ptr<SimEntry> entry;
 };
 
 // What a request's answer is made of: `count` arrivals, each with its events.
@@ -130,6 +113,7 @@ class SimAttempt final : public WorkerAttempt, public std::enable_shared_from_th
   void finish() override { abandon(); }
   WorkerAnswer& answer() override { return answer_; }
   int worker() const override { return lease_.id(); }
+  int place() const { return std::stoi(lease_.target().host); }
   bool connected() const override { return connected_; }
   double silent_seconds() const override;
 
@@ -153,18 +137,26 @@ class SimNetwork final : public AttemptSource {
  public:
   SimNetwork(uint64_t seed, int workers)
       : rng(seed),
-        table(
-            {.policy = kRoutePolicyNames[seed % std::size(kRoutePolicyNames)].value, .seed = seed},
-            time.clock) {
+        table({.policy = kRoutePolicyNames[seed % std::size(kRoutePolicyNames)].value,
+               .choice = {.seed = seed}},
+              time.clock) {
     options.progress_seconds = 2;
     options.silent_stream_seconds = 20;
     options.attempts.wait_seconds = 60;
+    registered = seed % 3 != 0;
     for (int i = 0; i < workers; ++i) {
-      table.add({.tls = false, .host = std::to_string(i), .port = "1", .path = "/"});
-      this->workers.emplace_back();
+      this->workers.emplace_back().clock_rate = 0.7 + 0.6 * rng.uniform();
+      if (!registered) table.add(address_of(i));
+      enter(i);
       poll(i);
     }
+    if (registered) list();
   }
+
+  static HttpTarget address_of(int place) {
+    return {.tls = false, .host = std::to_string(place), .port = "1", .path = "/"};
+  }
+  std::optional<int> id_of(int place) const { return table.find(std::to_string(place), "1"); }
 
   std::shared_ptr<WorkerAttempt> make(WorkerLease lease, std::shared_ptr<Exchange>,
                                       WorkerAttempt::Callbacks callbacks) override {
@@ -172,7 +164,7 @@ class SimNetwork final : public AttemptSource {
   }
 
   double delay() { return rng.below(50) == 0 ? rng.uniform() : 0.001 + 0.01 * rng.uniform(); }
-  SimWorker& at(int id) { return workers[static_cast<size_t>(id)]; }
+  SimWorker& at(int place) { return workers[static_cast<size_t>(place)]; }
   int living() const {
     int count = 0;
     for (const SimWorker& each : workers) count += each.alive && !each.silent;
@@ -180,41 +172,102 @@ class SimNetwork final : public AttemptSource {
   }
 
   // Asks, and takes the answer when it comes: also late, and of a life before.
-  void poll(int id) {
+  void poll(int place) {
     if (over) return;
-    const bool answers = at(id).alive && !at(id).silent;
+    const auto id = id_of(place);
+    if (!id) return time.after(0.1, [this, place] { poll(place); });
+    const bool answers = at(place).alive && !at(place).silent;
     WorkerReport report;
     report.health = answers ? WorkerReport::Health::kReady : WorkerReport::Health::kUnreachable;
     report.resumes = true;
-    const double after = answers || !at(id).alive ? delay() : options.progress_seconds;
-    time.after(after, [this, id, report] {
-      table.report(id, report);
-      time.after(0.3, [this, id] { poll(id); });
+    const double after = answers || !at(place).alive ? delay() : options.progress_seconds;
+    time.after(after, [this, place, id, report] {
+      table.report(*id, report);
+      time.after(0.3, [this, place] { poll(place); });
     });
+  }
+
+  // A life of a worker enters itself into the registry.
+  void enter(int place) {
+    SimWorker& worker = at(place);
+    if (!registered) return;
+    if (worker.entry) worker.entry->end();
+    worker.entry =
+        std::make_shared<SimEntry>(time, registry, link, std::to_string(place), worker.clock_rate,
+                                   [this, place] { return at(place).alive && !at(place).silent; });
+    worker.entry->go_on();
+  }
+
+  // The router asks for all members; answers overtake each other.
+  void list() {
+    if (over) return;
+    link.exchange(
+        [this]() -> std::function<void()> {
+          return [this, listing = registry.listing()] { take(listing); };
+        },
+        [] {});
+    time.after(0.5, [this] { list(); });
+  }
+
+  void take(const MemberListing& listing) {
+    std::map<std::string, size_t> known;
+    for (const WorkerSnapshot& worker : table.snapshot()) {
+      known[worker.target->host] = worker.prefix_blocks;
+    }
+    const bool older = listing.revision < revision;
+    const bool now = membership.apply(listing) == Membership::Applied::kNow;
+    EXPECT_NE(now, older) << "revision " << listing.revision << " behind " << revision;
+    if (!now) return;
+    revision = listing.revision;
+    std::map<std::string, int64_t> told;
+    for (const MemberListing::Member& member : listing.members) {
+      int64_t& life = told[member.target.host];
+      life = std::max(life, member.life);
+    }
+    std::set<std::string> named, there;
+    for (const auto& [host, life] : told) {
+      named.insert(host);
+      if (std::exchange(lives[host], life) == life || !known.contains(host)) continue;
+      const auto id = table.find(host, "1");
+      EXPECT_FALSE(id && table.answers(*id)) << "a new life is trusted unasked";
+    }
+    for (const WorkerSnapshot& worker : table.snapshot()) there.insert(worker.target->host);
+    if (!named.empty()) {
+      EXPECT_EQ(there, named) << "revision " << revision;
+    }
   }
 
   // One fault; it ends after a while. Somebody always lives.
   void harm() {
-    if (over) return;
+    if (over || calm) return;
     time.after(0.2 + rng.uniform(), [this] { harm(); });
-    const int id = static_cast<int>(rng.below(workers.size()));
-    SimWorker& worker = at(id);
+    const int place = static_cast<int>(rng.below(workers.size()));
+    SimWorker& worker = at(place);
     const uint64_t kind = rng.below(3);
+    if (registered && rng.below(16) == 0) {
+      if (registry.lost()) return;
+      ++faults;
+      registry.lose();
+      return time.after(rng.uniform() * 9, [this] { registry.come_back(); });
+    }
     if (kind == 2) {
-      table.drain(id, true);
-      return time.after(rng.uniform() * 2, [this, id] { table.drain(id, false); });
+      const auto id = id_of(place);
+      if (!id) return;
+      table.drain(*id, true);
+      return time.after(rng.uniform() * 2, [this, id] { table.drain(*id, false); });
     }
     if (!worker.alive || worker.silent || living() < 2) return;
     ++faults;
     if (kind == 0) {
       worker.alive = false;
-      time.after(rng.uniform() * 5, [this, id] {
-        at(id).alive = true;
-        ++at(id).life;
+      time.after(rng.uniform() * 5, [this, place] {
+        at(place).alive = true;
+        ++at(place).life;
+        enter(place);
       });
     } else {
       worker.silent = true;
-      time.after(rng.uniform() * 8, [this, id] { at(id).silent = false; });
+      time.after(rng.uniform() * 9, [this, place] { at(place).silent = false; });
     }
   }
 
@@ -227,23 +280,33 @@ class SimNetwork final : public AttemptSource {
   std::vector<SimWorker> workers;
   BodyBudget journals{1 << 30};
   RouteContext context{options, aliases, table, *this, metrics, journals, time.clock};
-  bool over = false;
-  int64_t faults = 0, errors = 0;
+  bool registered = false;  // workers come by the registry, and not by a list
+  SimRegistry registry{time, rng};
+  SimRegistryLink link{time, rng, registry};
+  Membership membership{table};
+  int64_t revision = 0;                  // that was applied last
+  std::map<std::string, int64_t> lives;  // of members, as last told
+  bool over = false, calm = false;
+  int64_t faults = 0, errors = 0, swallowed = 0;
 };
 
 double SimAttempt::silent_seconds() const { return network_.time.clock.now_seconds() - heard_; }
 
 void SimAttempt::start(std::string, std::shared_ptr<const std::string> body, bool) {
   heard_ = network_.time.clock.now_seconds();
-  life_ = network_.at(worker()).life;
+  life_ = network_.at(place()).life;
   network_.time.after(network_.delay(), [self = shared_from_this(), body] { self->begin(*body); });
 }
 
 void SimAttempt::begin(const std::string& body) {
   if (over_) return;
-  const SimWorker& worker = network_.at(this->worker());
+  const SimWorker& worker = network_.at(place());
   if (!worker.alive || worker.life != life_) return fail(AttemptFailure::kNotSent);
   connected_ = true;
+  if (network_.rng.below(200) == 0) {  // it answers polls, and never this
+    ++network_.swallowed;
+    return;
+  }
   request_ = static_cast<int>(*json_integer(json_member(body, "request")));
   count_ = static_cast<int>(*json_integer(json_member(body, "count")));
   std::string first;
@@ -277,7 +340,7 @@ void SimAttempt::produce() {
   const double gap = 0.02 + network_.delay();
   network_.time.after(gap, [self = shared_from_this()] {
     if (self->over_ || self->broken_) return;
-    const SimWorker& worker = self->network_.at(self->worker());
+    const SimWorker& worker = self->network_.at(self->place());
     if (!worker.alive || worker.life != self->life_) {
       self->broken_ = true;
       return self->deliver();
@@ -318,7 +381,7 @@ void SimAttempt::deliver() {
     if (broken_) fail(AttemptFailure::kBroken);
     return;
   }
-  if (network_.at(worker()).silent) {
+  if (network_.at(place()).silent) {
     return network_.time.after(0.1, [self = shared_from_this()] { self->deliver(); });
   }
   wants_ = false;
@@ -341,8 +404,22 @@ void SimAttempt::fail(AttemptFailure failure) {
 }
 
 struct SimOutcome {
-  int64_t events = 0, faults = 0, errors = 0, resumes = 0, gone = 0;
+  int64_t events = 0, faults = 0, errors = 0, resumes = 0, gone = 0, swallowed = 0;
 };
+
+// When all is mended the router knows all workers, and they answer.
+void expect_settled(SimNetwork& network, uint64_t seed) {
+  network.calm = true;
+  network.link.calm();
+  const double end = network.time.now() + 60;
+  while (network.time.now() < end && network.time.step()) {
+  }
+  size_t up = 0;
+  for (const WorkerSnapshot& worker : network.table.snapshot()) {
+    up += worker.state == WorkerState::kUp || worker.state == WorkerState::kDraining;
+  }
+  EXPECT_EQ(up, network.workers.size()) << "seed " << seed;
+}
 
 SimOutcome simulate(uint64_t seed, int requests) {
   SimNetwork network(seed, 2 + static_cast<int>(seed % 4));
@@ -373,7 +450,7 @@ SimOutcome simulate(uint64_t seed, int requests) {
   while (!all_ended() && network.time.clock.now_seconds() < 600 && network.time.step()) {
   }
   SimOutcome outcome{
-      .events = network.time.events, .faults = network.faults, .errors = network.errors};
+      .faults = network.faults, .errors = network.errors, .swallowed = network.swallowed};
   for (size_t i = 0; i < clients.size(); ++i) {
     EXPECT_TRUE(clients[i]->ended) << "seed " << seed << " request " << i << " never ends";
     outcome.gone += clients[i]->gone;
@@ -383,34 +460,50 @@ SimOutcome simulate(uint64_t seed, int requests) {
       EXPECT_EQ(clients[i]->text, wanted[i]) << "seed " << seed << " request " << i;
     }
   }
-  network.over = true;
   for (const WorkerSnapshot& worker : network.table.snapshot()) {
     EXPECT_EQ(worker.in_flight, 0) << "seed " << seed;
     outcome.resumes += worker.counts.resumes;
   }
+  expect_settled(network, seed);
+  network.over = true;
+  for (SimWorker& worker : network.workers) {
+    if (worker.entry) worker.entry->end();
+  }
+  outcome.events = network.time.events;
   while (network.time.step()) {
   }
   return outcome;
 }
 
+uint64_t number_of_environment(const char* name, uint64_t otherwise) {
+  const char* const text = std::getenv(name);
+  return text ? std::strtoull(text, nullptr, 10) : otherwise;
+}
+
 TEST(RouteSimulation, NoRequestFailsAndNoEventIsLostOrRepeatedWhileAWorkerLives) {
-  const char* const text = std::getenv("HEADRACE_ROUTE_SIM_SEEDS");
-  const uint64_t seeds = text ? std::strtoull(text, nullptr, 10) : 60;
+  const auto events =
+      static_cast<int64_t>(number_of_environment("HEADRACE_ROUTE_SIM_EVENTS", 300'000));
+  const uint64_t first = number_of_environment("HEADRACE_ROUTE_SIM_SEED", 1);
   SimOutcome sum;
-  for (uint64_t seed = 1; seed <= seeds && !HasFailure(); ++seed) {
+  uint64_t seed = first;
+  for (; sum.events < events && !HasFailure(); ++seed) {
     const SimOutcome one = simulate(seed, 40);
     sum.events += one.events;
     sum.faults += one.faults;
     sum.errors += one.errors;
     sum.resumes += one.resumes;
     sum.gone += one.gone;
+    sum.swallowed += one.swallowed;
   }
-  std::printf("%llu seeds, %lld events, %lld faults, %lld error events, %lld streams resumed\n",
-              static_cast<unsigned long long>(seeds), static_cast<long long>(sum.events),
-              static_cast<long long>(sum.faults), static_cast<long long>(sum.errors),
-              static_cast<long long>(sum.resumes));
-  EXPECT_GT(sum.resumes, static_cast<int64_t>(seeds));
+  std::printf(
+      "%llu seeds, %lld events, %lld faults, %lld error events, %lld requests swallowed, %lld "
+      "streams resumed\n",
+      static_cast<unsigned long long>(seed - first), static_cast<long long>(sum.events),
+      static_cast<long long>(sum.faults), static_cast<long long>(sum.errors),
+      static_cast<long long>(sum.swallowed), static_cast<long long>(sum.resumes));
+  EXPECT_GT(sum.resumes, static_cast<int64_t>(seed - first));
   EXPECT_GT(sum.gone, 0);
+  EXPECT_GT(sum.swallowed, 0);
 }
 
 TEST(RouteSimulation, TheSameSeedIsTheSameRun) {

@@ -3,6 +3,7 @@
 
 #include <set>
 
+#include "route/answer_tokens.h"
 #include "route/model_aliases.h"
 #include "route/prefix_index.h"
 #include "route/request_attempts.h"
@@ -97,7 +98,7 @@ TEST(PrefixIndex, HoldsTheMostRecentAndNeverABlockWithoutThoseBefore) {
 }
 
 TEST(RoutePolicy, PrefixAwareStaysWhereThePrefixIsUntilThatIsCrowded) {
-  const auto policy = make_route_policy(RoutePolicyKind::kPrefixAware, 1);
+  const auto policy = make_route_policy(RoutePolicyKind::kPrefixAware, {});
   RequestFacts request;
   for (uint64_t i = 0; i < 20; ++i) request.blocks.push_back(i + 100);
   PrefixIndex holder(1000), empty(1000);
@@ -113,7 +114,7 @@ TEST(RoutePolicy, PrefixAwareStaysWhereThePrefixIsUntilThatIsCrowded) {
 }
 
 TEST(RoutePolicy, SessionsMoveOnlyWithTheirWorker) {
-  const auto policy = make_route_policy(RoutePolicyKind::kSession, 1);
+  const auto policy = make_route_policy(RoutePolicyKind::kSession, {});
   std::vector<RouteCandidate> workers(4);
   for (size_t i = 0; i < 4; ++i) workers[i].identity = i + 1;
   std::set<uint64_t> used;
@@ -127,21 +128,58 @@ TEST(RoutePolicy, SessionsMoveOnlyWithTheirWorker) {
       if (each.identity != 4) fewer.push_back(each);
     }
     const uint64_t after = fewer[policy->pick(request, fewer)].identity;
-    if (home != 4) EXPECT_EQ(after, home);
+    if (home != 4) {
+      EXPECT_EQ(after, home);
+    }
   }
   EXPECT_EQ(used.size(), 4u);
 }
 
 TEST(RoutePolicy, LoadIsSpread) {
-  for (const auto kind : {RoutePolicyKind::kRoundRobin, RoutePolicyKind::kLeastLoaded,
-                          RoutePolicyKind::kPowerOfTwo, RoutePolicyKind::kPrefixAware}) {
-    const auto policy = make_route_policy(kind, 1);
+  for (const auto kind :
+       {RoutePolicyKind::kRoundRobin, RoutePolicyKind::kLeastLoaded, RoutePolicyKind::kPowerOfTwo,
+        RoutePolicyKind::kPrefixAware, RoutePolicyKind::kLeastKv}) {
+    const auto policy = make_route_policy(kind, {});
     std::vector<RouteCandidate> workers(4);
     for (int i = 0; i < 400; ++i) workers[policy->pick({}, workers)].load_tokens += 100;
     for (const RouteCandidate& each : workers) {
       EXPECT_NEAR(each.load_tokens, 10000, 1200) << name_of(kRoutePolicyNames, kind);
     }
   }
+}
+
+TEST(RoutePolicy, TheEmptiestCacheIsChosenAndLoadsBreakTies) {
+  const auto policy = make_route_policy(RoutePolicyKind::kLeastKv, {});
+  std::vector<RouteCandidate> workers(3);
+  workers[0].kv_usage = 0.5;
+  workers[1].kv_usage = 0.2;
+  workers[2].kv_usage = 0.9;
+  workers[1].load_tokens = 1e6;
+  for (int i = 0; i < 6; ++i) EXPECT_EQ(policy->pick({}, workers), 1u);
+  workers[0].kv_usage = 0.2004;  // as full, to a hundredth
+  for (int i = 0; i < 6; ++i) EXPECT_EQ(policy->pick({}, workers), 0u);
+}
+
+TEST(RoutePolicy, SloAwareKeepsItsPromiseAndThenSavesWork) {
+  const auto policy = make_route_policy(RoutePolicyKind::kSloAware, {.first_token_seconds = 0.5});
+  RequestFacts request;
+  for (uint64_t i = 0; i < 10; ++i) request.blocks.push_back(i + 100);
+  request.prompt_tokens = 640;
+  PrefixIndex holder(1000), empty(1000);
+  holder.insert(request.blocks);
+  std::vector<RouteCandidate> workers(3);
+  for (RouteCandidate& each : workers) {
+    each.prefixes = &empty;
+    each.first_token_seconds = 1e-4;  // 64 ms for the prompt
+  }
+  workers[2].prefixes = &holder;
+  for (int i = 0; i < 6; ++i) EXPECT_EQ(policy->pick(request, workers), 2u);
+  workers[2].load_tokens = 80000;  // a second of waiting there: the promise is kept elsewhere
+  for (int i = 0; i < 6; ++i) EXPECT_NE(policy->pick(request, workers), 2u);
+  workers[0].first_token_seconds = 1e-3;  // 640 ms: too slow a machine
+  for (int i = 0; i < 6; ++i) EXPECT_EQ(policy->pick(request, workers), 1u);
+  workers[1].load_tokens = 200000;  // nobody keeps it: the soonest, which is the slow one
+  for (int i = 0; i < 6; ++i) EXPECT_EQ(policy->pick(request, workers), 0u);
 }
 
 class WorkerTableTest : public testing::Test {
@@ -198,6 +236,34 @@ TEST_F(WorkerTableTest, ABreakerOpensAfterErrorsInARowAndClosesWithTime) {
   EXPECT_EQ(chosen({}), (std::set{1, 2}));
   clock_.advance_ns(1'000'000'000);
   table_.on_answer(0, 200);
+  EXPECT_EQ(chosen({}), (std::set{0, 1, 2}));
+}
+
+TEST_F(WorkerTableTest, TheSpeedOfAWorkerIsLearned) {
+  RequestFacts request;
+  request.prompt_tokens = 100;
+  auto lease = table_.choose(request, {});
+  ASSERT_TRUE(lease.has_value());
+  EXPECT_EQ(lease->tokens_ahead(), 100);
+  table_.on_first_token(lease->id(), 0.2, lease->tokens_ahead());
+  const auto speed = [&] {
+    return table_.snapshot()[static_cast<size_t>(lease->id())].first_token_seconds;
+  };
+  EXPECT_NEAR(speed(), 0.002, 1e-12);
+  table_.on_first_token(lease->id(), 0.4, 100);  // it has become slower
+  EXPECT_NEAR(speed(), 0.0022, 1e-12);
+}
+
+TEST_F(WorkerTableTest, WhoComesBackBeginsAnew) {
+  for (int i = 0; i < WorkerHealth::kErrorsMax; ++i) table_.on_answer(0, 500);
+  table_.on_heard(0);  // a stream that begins says nothing of how it ends
+  EXPECT_EQ(chosen({}), (std::set{1, 2}));
+  report(0, WorkerReport::Health::kReady);  // a poll does not close a breaker
+  EXPECT_EQ(chosen({}), (std::set{1, 2}));
+  EXPECT_FALSE(table_.anybody_away());
+  table_.on_lost(0);
+  EXPECT_TRUE(table_.anybody_away());
+  report(0, WorkerReport::Health::kReady);
   EXPECT_EQ(chosen({}), (std::set{0, 1, 2}));
 }
 
@@ -258,12 +324,12 @@ TEST(RequestAttempts, WhatIsDoneWhenAWorkerFails) {
   EXPECT_EQ(attempts.on_failure(2, kSilent, journalled), NextStep::kResume);
   EXPECT_EQ(attempts.tried(), (std::vector{0, 1, 2}));
   double waited = 0;
-  while (waited < 20 && attempts.on_worker_missing(false, journalled) == NextStep::kWait) {
+  while (waited < 20 && attempts.on_worker_missing({.up = false}, journalled) == NextStep::kWait) {
     EXPECT_NEAR(attempts.pause_seconds(), 0.05, 1e-9);  // somebody may come at any time
     waited += attempts.pause_seconds();
   }
   EXPECT_NEAR(waited, 10, 0.1);
-  EXPECT_EQ(attempts.on_worker_missing(false, journalled), NextStep::kGiveUp);
+  EXPECT_EQ(attempts.on_worker_missing({.up = false}, journalled), NextStep::kGiveUp);
   EXPECT_EQ(attempts.on_failure(2, kTooLong, journalled), NextStep::kGiveUp);
   EXPECT_EQ(attempts.on_failure(2, kDifferent, journalled), NextStep::kGiveUp);
 }
@@ -275,7 +341,7 @@ TEST(RequestAttempts, WhoeverStaysBusyIsAskedLessAndLessAndNotForEver) {
   std::vector<double> pauses;
   const auto round = [&] {
     EXPECT_EQ(attempts.on_failure(0, kBusy, journalled), NextStep::kResume);
-    const NextStep next = attempts.on_worker_missing(true, journalled);
+    const NextStep next = attempts.on_worker_missing({.up = true}, journalled);
     if (next == NextStep::kWait) pauses.push_back(attempts.pause_seconds());
     return next;
   };
@@ -296,11 +362,11 @@ TEST(RequestAttempts, AStreamOfAnotherArithmeticIsRefusedUnlessItMayBeInexact) {
   const RequestAttempts::Answer journalled{.begun = true, .resumable = true};
   RequestAttempts exact({}, true);
   EXPECT_EQ(exact.on_failure(1, AttemptFailure::kNotEqual, journalled), NextStep::kResume);
-  EXPECT_EQ(exact.on_worker_missing(true, journalled), NextStep::kGiveUp);
+  EXPECT_EQ(exact.on_worker_missing({.up = true}, journalled), NextStep::kGiveUp);
   RequestAttempts inexact({.resume_inexact = true}, true);
   EXPECT_EQ(inexact.on_failure(1, AttemptFailure::kNotEqual, journalled), NextStep::kResume);
   EXPECT_FALSE(inexact.inexact());
-  EXPECT_EQ(inexact.on_worker_missing(true, journalled), NextStep::kResume);
+  EXPECT_EQ(inexact.on_worker_missing({.up = true}, journalled), NextStep::kResume);
   EXPECT_TRUE(inexact.inexact());
   EXPECT_TRUE(inexact.tried().empty());
 }
@@ -308,7 +374,63 @@ TEST(RequestAttempts, AStreamOfAnotherArithmeticIsRefusedUnlessItMayBeInexact) {
 TEST(RequestAttempts, ABusyAnswerIsPassedOnWhenNobodyElseTakesIt) {
   RequestAttempts attempts({}, true);
   EXPECT_EQ(attempts.on_failure(0, AttemptFailure::kBusy, {}), NextStep::kSend);
-  EXPECT_EQ(attempts.on_worker_missing(true, {}), NextStep::kPassOn);
+  EXPECT_EQ(attempts.on_worker_missing({.up = true}, {}), NextStep::kPassOn);
+}
+
+TEST(RequestAttempts, WhatNobodyHasMayBeWithWhoIsAway) {
+  RequestAttempts attempts({.wait_seconds = 1}, true);
+  EXPECT_EQ(attempts.on_failure(0, AttemptFailure::kUnknownHere, {}), NextStep::kSend);
+  double waited = 0;
+  while (attempts.on_worker_missing({.up = true, .away = true}, {}) == NextStep::kWait) {
+    waited += attempts.pause_seconds();
+    ASSERT_LT(waited, 10);
+    EXPECT_TRUE(attempts.tried().empty());  // all are asked again: it may have come back
+    attempts.on_failure(0, AttemptFailure::kUnknownHere, {});
+  }
+  EXPECT_GE(waited, 1);
+  EXPECT_EQ(attempts.on_worker_missing({.up = true, .away = true}, {}), NextStep::kPassOn);
+  RequestAttempts all_asked({}, true);
+  all_asked.on_failure(0, AttemptFailure::kUnknownHere, {});
+  EXPECT_EQ(all_asked.on_worker_missing({.up = true}, {}), NextStep::kPassOn);
+}
+
+TEST(AnswerTokens, AreReadOfEveryProtocol) {
+  EXPECT_EQ(generated_tokens(R"({"choices":[],"usage":{"completion_tokens":7}})"), 7);
+  EXPECT_EQ(generated_tokens(R"({"usage":{"input_tokens":3,"output_tokens":8}})"), 8);
+  EXPECT_EQ(generated_tokens(R"({"response":"x","eval_count":9})"), 9);
+  EXPECT_EQ(generated_tokens(R"({"text":"x","meta_info":{"completion_tokens":4}})"), 4);
+  EXPECT_EQ(generated_tokens(R"({"content":"x","tokens_predicted":5})"), 5);
+  EXPECT_EQ(generated_tokens(std::string(400, 'x')), 100);
+  EXPECT_EQ(events_in("data: a\n\ndata: b\n\n", StreamFraming::kEvents), 2);
+  EXPECT_EQ(events_in("{}\n{}\n{}\n", StreamFraming::kLines), 3);
+}
+
+TEST(ModelAliases, WhatIsHardGoesToTheModelThatTakesIt) {
+  ModelAliases aliases;
+  ASSERT_TRUE(aliases.add_alias("auto=small,large").ok());
+  ASSERT_TRUE(aliases.add_cost("small=1,1").ok());
+  ASSERT_TRUE(aliases.add_cost("large=9,9").ok());
+  ASSERT_TRUE(aliases.add_difficulty("small=0.4").ok());
+  for (const char* bad :
+       {"", "small", "=0.1", "small=", "small=2", "small=-1", "small=x", "m=nan"}) {
+    EXPECT_FALSE(aliases.add_difficulty(bad).ok()) << bad;
+  }
+  const auto first = [&](std::string_view fields, std::vector<HttpHeader> headers = {}) {
+    HttpRequest request;
+    request.method = "POST";
+    request.path = "/v1/chat/completions";
+    request.headers = std::move(headers);
+    request.body = R"({"model":"auto")" + std::string(fields) + "}";
+    return aliases.models_for(RequestFacts(request), [](auto) { return 0; }).front();
+  };
+  EXPECT_EQ(first(""), "large");  // who says nothing is not easy
+  EXPECT_EQ(first(R"(,"reasoning_effort":"low")"), "small");
+  EXPECT_EQ(first(R"(,"reasoning":{"effort":"minimal"})"), "small");
+  EXPECT_EQ(first(R"(,"reasoning_effort":"high")"), "large");
+  EXPECT_EQ(first("", {{"x-headrace-difficulty", "0.1"}}), "small");
+  EXPECT_EQ(first(R"(,"reasoning_effort":"low")", {{"x-headrace-difficulty", "1"}}), "large");
+  ASSERT_TRUE(aliases.add_difficulty("large=0.6").ok());
+  EXPECT_EQ(first(R"(,"reasoning_effort":"high")"), "large");  // too hard for both, less for it
 }
 
 TEST(WorkerAnswer, IsReadHoweverItIsCut) {

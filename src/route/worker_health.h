@@ -39,6 +39,11 @@ class WorkerHealth {
 
   // A poll was answered: it is ready, or says that it is shutting down, loading or stuck.
   void on_ready(double now) {
+    if (state_ != WorkerState::kUp) {  // it may have started anew: its errors were another's
+      errors_ = 0;
+      open_seconds_ = kOpenSeconds;
+      closed_until_ = 0;
+    }
     state_ = WorkerState::kUp;
     drain_told_ = false;
     heard_ = now;
@@ -55,8 +60,10 @@ class WorkerHealth {
   // A connection was refused or broke, or a poll was not answered in its time: down until one is.
   void on_lost() { state_ = WorkerState::kDown; }
 
-  // What a request met. An answer of 500 may be the request's fault; many in a row are the
-  // worker's.
+  // A stream has begun: how it ends is not known yet.
+  void on_heard(double now) { heard_ = std::max(heard_, now); }
+  // What a request met: an answer's status, 500 also for a stream that ends with an error. One may
+  // be the request's fault; many in a row are the worker's.
   void on_answer(int status, double now) {
     heard_ = std::max(heard_, now);
     if (status != 500) {

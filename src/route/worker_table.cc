@@ -11,6 +11,7 @@ namespace headrace {
 namespace {
 
 constexpr double kUsualRequestTokens = 512;  // of a request that others sent
+constexpr double kSpeedWeight = 0.1;         // of the newest first token in a worker's mean
 
 uint64_t identity_of(const HttpTarget& target) {
   const std::string name = target.host + ":" + target.port;
@@ -55,6 +56,7 @@ struct WorkerTable::Worker {
   PrefixIndex prefixes;
   double tokens = 0;
   int64_t in_flight = 0, foreign_requests = 0, told_requests = 0;
+  double kv_usage = 0, first_token_seconds = 0;
   WorkerCounts counts;
   bool resumes = false;
   std::vector<ServedModelName> models;
@@ -70,6 +72,7 @@ WorkerLease& WorkerLease::operator=(WorkerLease&& other) noexcept {
   table_ = std::exchange(other.table_, nullptr);
   id_ = other.id_;
   tokens_ = other.tokens_;
+  tokens_ahead_ = other.tokens_ahead_;
   target_ = std::move(other.target_);
   return *this;
 }
@@ -77,7 +80,7 @@ WorkerLease& WorkerLease::operator=(WorkerLease&& other) noexcept {
 WorkerTable::WorkerTable(WorkerTableOptions options, const Clock& clock)
     : options_(options),
       clock_(clock),
-      policy_(make_route_policy(options.policy, options.seed)),
+      policy_(make_route_policy(options.policy, options.choice)),
       owners_(options.owners_max) {}
 
 WorkerTable::~WorkerTable() = default;
@@ -147,7 +150,9 @@ void WorkerTable::gather(const RequestFacts* request, std::span<const int> exclu
     taking_.push_back(each.get());
     candidates_.push_back({.identity = each->identity,
                            .load_tokens = each->load_tokens(),
-                           .prefixes = &each->prefixes});
+                           .prefixes = &each->prefixes,
+                           .kv_usage = each->kv_usage,
+                           .first_token_seconds = each->first_token_seconds});
   }
 }
 
@@ -184,19 +189,28 @@ bool WorkerTable::anybody_up() const {
                      [&](const auto& each) { return each->health.takes_requests(now); });
 }
 
+bool WorkerTable::anybody_away() const {
+  std::lock_guard lock(mutex_);
+  return std::any_of(workers_.begin(), workers_.end(), [](const auto& each) {
+    const WorkerState state = each->health.state();
+    return state == WorkerState::kDown || state == WorkerState::kUnknown;
+  });
+}
+
 WorkerLease WorkerTable::lease(Worker& worker, const RequestFacts* request) {
-  double tokens = 0;
+  double tokens = 0, ahead = 0;
   if (request) {
     const size_t held = worker.prefixes.match(request->blocks);
-    tokens = static_cast<double>(request->prompt_tokens -
-                                 static_cast<int64_t>(held) * kTokensPerRouteBlock +
-                                 request->output_tokens);
+    const auto missing = static_cast<double>(request->prompt_tokens -
+                                             static_cast<int64_t>(held) * kTokensPerRouteBlock);
+    ahead = std::max(1.0, missing) + kLoadWeight * worker.load_tokens();
+    tokens = missing + static_cast<double>(request->output_tokens);
     worker.prefixes.insert(request->blocks);
   }
   worker.tokens += tokens;
   ++worker.in_flight;
   ++worker.counts.requests;
-  return WorkerLease(this, worker.id, tokens, worker.target);
+  return WorkerLease(this, worker.id, tokens, ahead, worker.target);
 }
 
 void WorkerTable::release(int id, double tokens) {
@@ -232,6 +246,7 @@ void WorkerTable::report(int id, const WorkerReport& report) {
     found->told_requests = report.requests;
     found->foreign_requests = std::max<int64_t>(0, report.requests - found->in_flight);
   }
+  if (report.kv_usage >= 0) found->kv_usage = report.kv_usage;
   if (report.resumes) found->resumes = true;
   if (report.cache_tokens > 0) {
     found->prefixes.resize(prefix_blocks(static_cast<size_t>(report.cache_tokens)));
@@ -251,12 +266,26 @@ void WorkerTable::on_lost(int id) {
   ++found->counts.errors;
 }
 
+void WorkerTable::on_heard(int id) {
+  std::lock_guard lock(mutex_);
+  if (Worker* const found = worker(id)) found->health.on_heard(clock_.now_seconds());
+}
+
 void WorkerTable::on_answer(int id, int status) {
   std::lock_guard lock(mutex_);
   Worker* const found = worker(id);
   if (!found) return;
   found->health.on_answer(status, clock_.now_seconds());
   if (status >= 500) ++found->counts.errors;
+}
+
+void WorkerTable::on_first_token(int id, double seconds, double tokens_ahead) {
+  std::lock_guard lock(mutex_);
+  Worker* const found = worker(id);
+  if (!found || tokens_ahead <= 0) return;
+  const double one = seconds / tokens_ahead;
+  double& mean = found->first_token_seconds;
+  mean = mean == 0 ? one : mean + kSpeedWeight * (one - mean);
 }
 
 void WorkerTable::count_retry(int id, bool resumed) {
@@ -281,6 +310,14 @@ bool WorkerTable::has(int id) const {
   return worker(id) != nullptr;
 }
 
+bool WorkerTable::answers(int id) const {
+  std::lock_guard lock(mutex_);
+  const Worker* const found = worker(id);
+  if (!found) return false;
+  const WorkerState state = found->health.state();
+  return state == WorkerState::kUp || state == WorkerState::kDraining;
+}
+
 std::vector<WorkerSnapshot> WorkerTable::snapshot() const {
   std::lock_guard lock(mutex_);
   std::vector<WorkerSnapshot> all;
@@ -292,6 +329,7 @@ std::vector<WorkerSnapshot> WorkerTable::snapshot() const {
     one.in_flight = each->in_flight;
     one.told_requests = each->told_requests;
     one.load_tokens = each->load_tokens();
+    one.first_token_seconds = each->first_token_seconds;
     one.prefix_blocks = each->prefixes.size();
     one.counts = each->counts;
     for (const ServedModelName& model : each->models) one.models.push_back(model.name);

@@ -29,6 +29,7 @@ struct WorkerReport {
   Health health = Health::kUnreachable;
   int64_t requests = -1;     // that run or wait there, whoever sent them; -1: it does not say
   int64_t cache_tokens = 0;  // that its cache holds; 0: it does not say
+  double kv_usage = -1;      // of it, of 0 to 1; below 0: it does not say
   bool resumes = false;      // it is a Headrace server, which goes on with others' streams
 };
 
@@ -47,6 +48,7 @@ struct WorkerSnapshot {
   WorkerState state = WorkerState::kUnknown;
   int64_t in_flight = 0, told_requests = 0;
   double load_tokens = 0;
+  double first_token_seconds = 0;  // for a token ahead of it
   size_t prefix_blocks = 0;
   WorkerCounts counts;
   std::vector<std::string> models;
@@ -58,8 +60,13 @@ class WorkerTable;
 class WorkerLease {
  public:
   WorkerLease() = default;
-  WorkerLease(WorkerTable* table, int id, double tokens, std::shared_ptr<const HttpTarget> target)
-      : table_(table), id_(id), tokens_(tokens), target_(std::move(target)) {}
+  WorkerLease(WorkerTable* table, int id, double tokens, double tokens_ahead,
+              std::shared_ptr<const HttpTarget> target)
+      : table_(table),
+        id_(id),
+        tokens_(tokens),
+        tokens_ahead_(tokens_ahead),
+        target_(std::move(target)) {}
   WorkerLease(WorkerLease&& other) noexcept { *this = std::move(other); }
   WorkerLease& operator=(WorkerLease&& other) noexcept;
   ~WorkerLease() { release(); }
@@ -67,18 +74,21 @@ class WorkerLease {
   void release();
   bool held() const { return table_ != nullptr; }
   int id() const { return id_; }
+  // Tokens that were to be computed there before this request's first: its own and, in part,
+  // others'.
+  double tokens_ahead() const { return tokens_ahead_; }
   const HttpTarget& target() const { return *target_; }
 
  private:
   WorkerTable* table_ = nullptr;
   int id_ = -1;
-  double tokens_ = 0;
+  double tokens_ = 0, tokens_ahead_ = 0;
   std::shared_ptr<const HttpTarget> target_;
 };
 
 struct WorkerTableOptions {
   RoutePolicyKind policy = RoutePolicyKind::kPrefixAware;
-  uint64_t seed = 1;
+  RoutePolicyOptions choice;
   size_t prefix_tokens = 256 << 10;  // of a worker that does not say what its cache holds
   size_t owners_max = 256 << 10;     // ids of files, batches and responses that are remembered
 };
@@ -99,19 +109,26 @@ class WorkerTable {
   std::optional<WorkerLease> choose(const RequestFacts& request, std::span<const int> excluded);
   // Whether somebody takes requests at all.
   bool anybody_up() const;
+  // Whether somebody does not answer, who may have what others do not know.
+  bool anybody_away() const;
   // Everybody who takes requests, but for those excluded, one a call.
   std::optional<WorkerLease> choose_next(std::span<const int> excluded);
 
   void report(int id, const WorkerReport& report);
   void report_models(int id, std::vector<ServedModelName> models);
   void on_lost(int id);
+  void on_heard(int id);
   void on_answer(int id, int status);
+  // The first token came so long after the request was sent, behind so many tokens.
+  void on_first_token(int id, double seconds, double tokens_ahead);
   void count_retry(int id, bool resumed);
   // The worker has something under that id.
   void remember_owner(std::string_view owned_id, int id);
   // It answered something lately: the router hears of it otherwise than by this stream.
   bool heard_within(int id, double seconds) const;
   bool has(int id) const;
+  // It is up or draining.
+  bool answers(int id) const;
 
   std::vector<WorkerSnapshot> snapshot() const;
   // The longest context in which somebody serves the model; 0: nobody says.

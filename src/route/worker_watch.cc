@@ -64,6 +64,9 @@ void read_worker_metrics(std::string_view page, WorkerReport& report) {
   const double requests = metric_sum(page, "vllm:num_requests_running", found) +
                           metric_sum(page, "vllm:num_requests_waiting", found);
   if (found) report.requests = static_cast<int64_t>(requests);
+  bool has_usage = false;
+  const double usage = metric_sum(page, "vllm:kv_cache_usage_perc", has_usage);
+  if (has_usage) report.kv_usage = usage;
   const size_t at = page.find("\nvllm:cache_config_info{");
   if (at == page.npos) return;
   const std::string_view line = page.substr(at + 1, page.find('\n', at + 1) - at - 1);
@@ -105,6 +108,7 @@ void WorkerWatch::tick() {
   if (now >= resolve_at_) {
     resolve_at_ = now + options_.resolve_seconds;
     for (const WorkerName& name : options_.names) resolve(name);
+    for (const EtcdAddress& etcd : options_.etcds) list(etcd);
   }
   for (const WorkerSnapshot& worker : table_.snapshot()) {
     Polled& polled = polled_[worker.id];
@@ -203,28 +207,62 @@ void WorkerWatch::resolve(const WorkerName& name) {
   resolver_.async_resolve(
       name.host, name.port,
       asio::bind_executor(strand_, [this, name](boost::system::error_code error, auto found) {
-        if (error) {  // those that were found before stay
-          return log_warning("dns:{}:{}: {}", name.host, name.port, error.message());
+        const std::string source = fmt::format("dns:{}:{}", name.host, name.port);
+        if (error) {
+          return tell_source(source, error.message() + ": workers stay as they were");
         }
+        tell_source(source, "");
+        MemberListing listing;
         std::set<std::string> addresses;
         for (const auto& each : found) addresses.insert(each.endpoint().address().to_string());
-        on_resolved(name, addresses);
+        for (const std::string& address : addresses) {
+          listing.members.push_back(
+              {{.tls = false, .host = address, .port = name.port, .path = "/"}});
+        }
+        members_of(source).apply(listing);
       }));
 }
 
-// An address that is gone is a pod that was taken away: its requests end, and it gets no more.
-void WorkerWatch::on_resolved(const WorkerName& name, const std::set<std::string>& addresses) {
-  std::set<std::string>& before = addresses_[name.host + ' ' + name.port];
-  for (const std::string& address : addresses) {
-    if (!before.contains(address)) {
-      table_.add({.tls = false, .host = address, .port = name.port, .path = "/"});
-    }
+void WorkerWatch::list(const EtcdAddress& etcd) {
+  if (!listing_.insert(etcd.text()).second) return;  // the last question is not answered yet
+  WorkerQuestion question;
+  question.target = std::make_shared<const HttpTarget>(etcd.target);
+  question.method = "POST";
+  question.path = kEtcdRange;
+  question.body = etcd_range_body(etcd.prefix);
+  question.headers = {{"Content-Type", "application/json"}};
+  question.seconds_max = options_.progress_seconds;
+  ask_worker(io_, std::move(question), [this, etcd](std::shared_ptr<const WorkerReply> reply) {
+    asio::dispatch(strand_, [this, etcd, reply] { on_listed(etcd, *reply); });
+  });
+}
+
+void WorkerWatch::on_listed(const EtcdAddress& etcd, const WorkerReply& reply) {
+  const std::string source = etcd.text();
+  listing_.erase(source);
+  if (!reply.status.ok()) {
+    return tell_source(source, reply.status.message() + ": workers stay as they were");
   }
-  for (const std::string& address : before) {
-    if (addresses.contains(address)) continue;
-    if (const auto id = table_.find(address, name.port)) table_.remove(*id);
+  const Result<MemberListing> listing = read_etcd_listing(reply.body);
+  if (!listing.ok()) {
+    return tell_source(source, fmt::format("it answers {}, not with keys: is it etcd 3.4 or later, "
+                                           "without TLS and passwords?",
+                                           reply.http_status));
   }
-  before = addresses;
+  const bool older = members_of(source).apply(*listing) == Membership::Applied::kOlder;
+  tell_source(source, older ? "an older answer than before is not used" : "");
+}
+
+Membership& WorkerWatch::members_of(const std::string& source) {
+  return members_.try_emplace(source, table_).first->second;
+}
+
+// Once for each change; empty: all is well.
+void WorkerWatch::tell_source(const std::string& source, const std::string& what) {
+  std::string& told = told_[source];
+  if (std::exchange(told, what) == what) return;
+  if (what.empty()) return log_info("{}: it answers again", source);
+  log_warning("{}: {}", source, what);
 }
 
 }  // namespace headrace

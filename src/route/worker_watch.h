@@ -15,6 +15,7 @@
 #include <vector>
 
 #include "base/clock.h"
+#include "route/membership.h"
 #include "route/worker_ask.h"
 #include "route/worker_table.h"
 
@@ -28,8 +29,9 @@ struct WorkerName {
 struct WorkerWatchOptions {
   double poll_seconds = 1;       // between two polls of a worker that is up
   double progress_seconds = 10;  // a poll that is not answered by then: the worker is down
-  double resolve_seconds = 5;    // between two look-ups of names
+  double resolve_seconds = 5;    // between two look-ups of names and of etcd
   std::vector<WorkerName> names;
+  std::vector<EtcdAddress> etcds;
   std::vector<HttpHeader> headers;  // of what workers are asked: a key, the router's id
 };
 
@@ -60,7 +62,11 @@ class WorkerWatch {
   void ask(const WorkerSnapshot& worker, std::string path,
            std::function<void(const WorkerReply&)> then);
   void resolve(const WorkerName& name);
-  void on_resolved(const WorkerName& name, const std::set<std::string>& addresses);
+  void list(const EtcdAddress& etcd);
+  void on_listed(const EtcdAddress& etcd, const WorkerReply& reply);
+  // The members that a source names: those of before stay where it does not answer.
+  Membership& members_of(const std::string& source);
+  void tell_source(const std::string& source, const std::string& what);
 
   boost::asio::io_context& io_;
   WorkerTable& table_;
@@ -71,7 +77,9 @@ class WorkerWatch {
   boost::asio::ip::tcp::resolver resolver_;
   std::map<int, Polled> polled_;
   double resolve_at_ = 0;
-  std::map<std::string, std::set<std::string>> addresses_;  // of each name
+  std::map<std::string, Membership> members_;  // by source
+  std::map<std::string, std::string> told_;    // what the log says of it
+  std::set<std::string> listing_;              // etcds whose answers are awaited
 };
 
 // What a worker's Prometheus page says of its load and its cache.

@@ -8,6 +8,7 @@
 
 #include "base/json.h"
 #include "server/server_state.h"
+#include "text/base64.h"
 
 namespace headrace {
 namespace {
@@ -60,19 +61,8 @@ void append_vectors(const VectorNames& names, const EmbeddingRows& rows,
 }  // namespace
 
 void append_base64(std::span<const float> values, std::string& out) {
-  constexpr std::string_view kLetters =
-      "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
-  const auto bytes = std::as_bytes(values);
-  for (size_t at = 0; at < bytes.size(); at += 3) {
-    const size_t count = bytes.size() - at < 3 ? bytes.size() - at : 3;
-    uint32_t bits = 0;
-    for (size_t i = 0; i < 3; ++i) {
-      bits = bits << 8 | (i < count ? std::to_integer<uint32_t>(bytes[at + i]) : 0);
-    }
-    for (size_t i = 0; i < 4; ++i) {
-      out.push_back(i <= count ? kLetters[bits >> (18 - 6 * i) & 63] : '=');
-    }
-  }
+  out += encode_base64(
+      std::string_view(reinterpret_cast<const char*>(values.data()), values.size_bytes()));
 }
 
 std::string openai_embeddings(const EmbeddingRows& rows, const EmbeddingAnswer& answer) {

@@ -65,6 +65,15 @@ Status HttpListener::listen_unix(const std::string& path, uint32_t mode) {
   return ok_status();
 }
 
+Status HttpListener::listen_on(int descriptor) {
+  error_code error;
+  acceptor_.assign(tcp::v4(), descriptor, error);  // which of the two IPs it is, accept() tells
+  if (!error) acceptor_.non_blocking(true, error);
+  if (!error) port_ = tcp_endpoint(acceptor_.local_endpoint(error)).port();
+  if (!error) return ok_status();
+  return unavailable("cannot listen on the socket that was handed over: " + error.message());
+}
+
 void HttpListener::start() {
   asio::post(acceptor_.get_executor(), [this] { accept(); });
 }

@@ -32,6 +32,8 @@ class HttpListener {
   // there is replaced if nobody listens on it; anything else is kUnavailable. What was made is
   // removed with the listener.
   Status listen_unix(const std::string& path, uint32_t mode);
+  // The same on a TCP socket that listens already; it is closed with the listener.
+  Status listen_on(int descriptor);
   uint16_t port() const { return port_; }  // 0: of a UNIX socket
 
   void start();                                        // begins to accept

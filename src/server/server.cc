@@ -85,7 +85,8 @@ class HttpServer final : public Server {
 
   Status start() override {
     HR_RETURN_IF_ERROR(
-        options_.unix_socket.empty()
+        options_.listening_socket >= 0 ? listener_.listen_on(options_.listening_socket)
+        : options_.unix_socket.empty()
             ? listener_.listen(options_.host, options_.port)
             : listener_.listen_unix(options_.unix_socket, options_.unix_socket_mode));
     if (options_.handle_signals) watch_signals();

@@ -27,6 +27,9 @@ struct ServerState;
 struct ServerOptions {
   std::string host = "127.0.0.1";  // an IP address; 0.0.0.0 for all interfaces
   uint16_t port = 8000;            // 0 = any free one: see Server::port()
+  // A socket that listens (inherited_socket.h), instead of host and port; -1: none. The server
+  // closes it.
+  int listening_socket = -1;
   // A UNIX socket to listen on instead of host and port; empty: none. It is made with these rights,
   // and removed when the server ends.
   std::string unix_socket;

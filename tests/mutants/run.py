@@ -55,7 +55,8 @@ JUDGES = {
     "simulation": Judge(("kv", "sched"), "mutant_sim"),
     "attention": Judge(("ops/attention",), "ops_test", "Attention.ANan*:AttentionPanels.ANan*"),
     "engine": Judge(("engine",), "engine_test", "Verification*:*NullDevice*"),
-    "route": Judge(("route",), "route_test", "RouteSimulation*:StreamJournal*:RequestAttempts*"),
+    "route": Judge(("route",), "route_test", "RouteSimulation*:StreamJournal*:RequestAttempts*:Membership*:RoutePolicy*"),
+    "leases": Judge(("server",), "route_test", "RouteSimulation*"),
 }
 
 

@@ -1,10 +1,12 @@
 """`serve --data-parallel-size 2`: two processes and a router in one process tree."""
 
+import fcntl
 import json
 import os
 import pathlib
 import re
 import signal
+import socket
 import subprocess
 import threading
 import time
@@ -118,6 +120,45 @@ def test_a_replica_that_hangs_holds_nobody_up(start_server):
     server.child.terminate()
     server.child.wait(timeout=40)
     wait_until(lambda: not any(map(exists, children)), 10)
+
+
+def test_nobody_gets_the_port_of_a_dead_replica(replicated):
+    port = int(workers(replicated)[0]["url"].rsplit(":", 1)[1])
+    children = replicas_of(replicated)
+    os.kill(next(pid for pid in children if listens(pid, port)), signal.SIGKILL)
+    while sorted(children) == replicas_of(replicated):
+        pass
+    # It is a second until it comes again. Who asks for the port does not get it, who calls it is told at once.
+    with socket.socket() as other:
+        for option in (socket.SO_REUSEADDR, socket.SO_REUSEPORT):
+            other.setsockopt(socket.SOL_SOCKET, option, 1)
+        with pytest.raises(OSError):
+            other.bind(("127.0.0.1", port))
+    client = replicated.client()
+    ask = dict(model=NAME, messages=QUESTION, max_tokens=4, temperature=0)
+    assert client.chat.completions.create(**ask).choices[0].message.content
+    wait_until(lambda: all(worker["state"] == "up" for worker in workers(replicated)))
+    assert [int(worker["url"].rsplit(":", 1)[1]) for worker in workers(replicated)].count(port) == 1
+
+
+def test_nobody_who_reads_the_log_holds_nobody_up():
+    reader, writer = os.pipe()
+    fcntl.fcntl(writer, fcntl.F_SETPIPE_SZ, 4096)
+    server = subprocess.Popen([BINARY, "serve", "-m", MODEL, "--port", "0", "--data-parallel-size", "2", "--max-model-len", "512",
+                               "--log-level", "debug"], stdout=subprocess.PIPE, stderr=writer, text=True)
+    os.close(writer)
+    try:
+        url = re.search(r"http://\S+", server.stdout.readline())[0]
+        assert any(line.startswith("ready: 2 replicas") for line in server.stdout)
+        for _ in range(60):  # each is a line of the access log, and more of the router's
+            urllib.request.urlopen(url + "/v1/models", timeout=30).read()
+        server.terminate()
+        assert server.wait(timeout=60) == 0
+    finally:
+        server.kill()
+        server.wait()
+        server.stdout.close()
+        os.close(reader)
 
 
 def test_names_may_stand_behind_two_dashes(tmp_path):

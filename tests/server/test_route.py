@@ -273,6 +273,54 @@ def test_a_worker_drains_goes_and_comes(start_worker, start_router):
     wait_for(lambda: len([each for each in workers_of(router) if each["state"] == "up"]) == 2)
 
 
+def test_tokens_of_a_key_hold_over_all_workers(start_worker, start_router, tmp_path):
+    keys = tmp_path / "keys"
+    keys.write_text('{"key": "few", "tokens_per_minute": 400}\n{"key": "many"}\n')
+    router = start_router([start_worker(), start_worker()], "--api-key-file", keys, "--policy", "round-robin")
+    few, many = ({"Authorization": "Bearer " + key} for key in ("few", "many"))
+
+    def ask(headers, **fields):
+        return call(router.url + "/v1/chat/completions", chat(**fields), headers=headers)
+
+    # What is named is taken beforehand, what was not generated is given back.
+    assert ask(few, max_tokens=1000)[0] == 400
+    answers = [ask(few, max_tokens=300) for _ in range(20)]
+    refused = next(i for i, each in enumerate(answers) if each[0] == 429)
+    assert refused >= 2 and int(answers[refused][1]["Retry-After"]) >= 1 and "400 tokens a minute" in answers[refused][2]
+    assert {each["requests"] > 0 for each in workers_of_key(router, many)} == {True}
+    assert all(ask(many, max_tokens=300)[0] == 200 for _ in range(20))
+    assert call(router.url + "/v1/models", headers=few)[0] == 200  # costs no tokens
+
+
+def workers_of_key(router, headers):
+    return json.loads(call(router.url + "/workers", headers=headers)[2])["workers"]
+
+
+def test_a_hard_question_goes_to_the_model_that_takes_it(start_worker, start_router):
+    workers = [start_worker("--model", name) for name in ("small", "large")]
+    router = start_router(workers, "--alias", "auto=small,large", "--cost", "small=0.1,0.4", "--cost", "large=1,4", "--difficulty", "small=0.4")
+    wait_for(lambda: all(each["models"] for each in workers_of(router)))
+    for place, fields, headers in [(1, {}, {}), (0, {"reasoning_effort": "low"}, {}), (1, {"reasoning_effort": "high"}, {}),
+                                   (0, {}, {"X-Headrace-Difficulty": "0.2"})]:
+        before = workers_of(router)[place]["requests"]
+        call(router.url + "/v1/chat/completions", {**chat(**fields), "model": "auto", "stream": False}, headers=headers)
+        assert workers_of(router)[place]["requests"] == before + 1, (fields, headers)
+    for bad in ("small", "small=2"):
+        run = subprocess.run([BINARY, "route", "--port", "0", "--worker", workers[0].url, "--difficulty", bad], capture_output=True, text=True)
+        assert run.returncode != 0 and "--difficulty" in run.stderr and "0 to 1" in run.stderr
+
+
+def test_what_a_dead_worker_has_is_not_called_unknown(start_worker, start_router):
+    workers = [start_worker(), start_worker()]
+    router = start_router(workers, "--failover-wait", 1)
+    assert call(router.url + "/v1/files/file-none")[0] == 404  # all were asked
+    workers[0].send(signal.SIGKILL)
+    workers[0].child.wait()
+    wait_for(lambda: workers_of(router)[0]["state"] == "down")
+    status, _, text = call(router.url + "/v1/files/file-none")
+    assert status == 503 and "away" in text
+
+
 def test_models_and_aliases(start_worker, start_router):
     workers = [start_worker("--model", name) for name in ("small", "large")]
     router = start_router(workers, "--alias", "auto=large,small", "--cost", "small=0.1,0.4", "--cost", "large=1,4")
