@@ -13,10 +13,12 @@ TSAN_TESTS=(base_test tensor_test engine_test)
 FUZZ_SECONDS=8
 SIM_STEPS=1000000
 SIM_STEPS_SANITIZED=100000
+ROUTE_SIM_EVENTS=300000
 if [[ $MODE == full ]]; then
   FUZZ_SECONDS=600
   SIM_STEPS=20000000
   SIM_STEPS_SANITIZED=1000000
+  ROUTE_SIM_EVENTS=100000000
 fi
 
 # The real models, as the tests look for them.
@@ -102,7 +104,7 @@ stage_unit() {
   begin unit
   local labels='golden'
   [[ $MODE == quick ]] && labels='golden|slow'
-  export HEADRACE_SIM_STEPS=$SIM_STEPS
+  export HEADRACE_SIM_STEPS=$SIM_STEPS HEADRACE_ROUTE_SIM_EVENTS=$ROUTE_SIM_EVENTS
   run_ctest unit build -LE "$labels"
   finish "unit tests"
 }

@@ -43,6 +43,12 @@ constexpr Ablation kAblations[] = {
      "one after the other", overlap_cases},
     {"D4", "expert parallelism: a rank has some of the experts, whole",
      "some columns of every expert", expert_parallel_cases},
+#ifdef HEADRACE_BENCH_ROUTE
+    {"D1", "a router that knows whose cache holds a prompt (--policy prefix-aware)",
+     "each in turn (--policy round-robin)", routed_cases},
+    {"S9", "a stream whose worker dies goes on where it was, by its journal",
+     "the request is sent again from its beginning", resumed_cases},
+#endif
 };
 
 }  // namespace
