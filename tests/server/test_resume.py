@@ -10,32 +10,7 @@ import urllib.request
 
 import pytest
 
-QUESTION = [{"role": "user", "content": "Write two sentences about the sea."}]
-PROMPT = "The three largest rivers of the world are"
-SCHEMA = {"type": "object", "properties": {"town": {"type": "string", "maxLength": 12}, "people": {"type": "integer"}},
-          "required": ["town", "people"], "additionalProperties": False}
-# Of Ollama's and llama.cpp's lines: what a clock says.
-TIMES = re.compile(rb'"(created_at":"[^"]*|(?:\w*_duration|\w+_ms|\w+_per_second|\w+_per_token_ms|e2e_latency)":[0-9.e+-]+)')
-
-REQUESTS = {
-    "chat": ("/v1/chat/completions", {"messages": QUESTION, "max_tokens": 24, "stream_options": {"include_usage": True}}),
-    "greedy": ("/v1/chat/completions", {"messages": QUESTION, "max_tokens": 24, "temperature": 0}),
-    "choices": ("/v1/chat/completions", {"messages": QUESTION, "max_tokens": 12, "n": 3, "temperature": 1.2}),
-    "probabilities": ("/v1/chat/completions", {"messages": QUESTION, "max_tokens": 10, "logprobs": True, "top_logprobs": 3}),
-    "form": ("/v1/chat/completions", {"messages": QUESTION, "max_tokens": 60, "response_format": {
-        "type": "json_schema", "json_schema": {"name": "town", "strict": True, "schema": SCHEMA}}}),
-    "penalties": ("/v1/chat/completions", {"messages": QUESTION, "max_tokens": 24, "frequency_penalty": 1.0, "repetition_penalty": 1.3}),
-    "completion": ("/v1/completions", {"prompt": PROMPT, "max_tokens": 20}),
-    "prompts": ("/v1/completions", {"prompt": [PROMPT, "One, two, three,"], "n": 2, "max_tokens": 8, "seed": 7}),
-    "stop": ("/v1/completions", {"prompt": "1, 2, 3, 4,", "max_tokens": 40, "stop": [" 9"], "temperature": 0}),
-    "responses": ("/v1/responses", {"input": "Name a colour and say why.", "max_output_tokens": 20}),
-    "messages": ("/v1/messages", {"messages": QUESTION, "max_tokens": 20}),
-    "ollama": ("/api/chat", {"messages": QUESTION, "options": {"num_predict": 16}}),
-    "ollama generate": ("/api/generate", {"prompt": PROMPT, "options": {"num_predict": 16}}),
-    "llama.cpp": ("/completion", {"prompt": PROMPT, "n_predict": 16}),
-    "sglang": ("/generate", {"text": PROMPT, "sampling_params": {"max_new_tokens": 12}}),
-    "tgi": ("/generate_stream", {"inputs": PROMPT, "parameters": {"max_new_tokens": 12, "do_sample": True}}),
-}
+from streamed_requests import PROMPT, QUESTION, REQUESTS, TIMES
 
 
 def answer(url, path, body, resume=None):

@@ -13,34 +13,11 @@ import urllib.request
 import pytest
 
 from conftest import BINARY, MODEL
-from test_resume import REQUESTS, TIMES
+from streamed_requests import REQUESTS, body_of, told
 from test_route import Process, call, wait_for, workers_of
 
 FLAGS = ["-m", MODEL, "--port", "0", "--batch-invariant", "--served-model-name", "smol", "--max-model-len", 1024, "--max-num-seqs", 16,
          "--threads", 1, "--shutdown-timeout", 0]
-# Which name an answer has, and what its prompt found in the cache.
-NAMES = re.compile(rb'"(?:id|item_id|call_id|system_fingerprint|request_id)":"[^"]*"|"(?:created|created_at|completed_at)":[0-9.]+|'
-                   rb'"(?:\w*cached\w*|cache_n|tokens_cached|tokens_evaluated|prompt_n|cache_read_input_tokens|input_tokens)":[0-9]+')
-
-
-def body_of(name):
-    path, body = REQUESTS[name]
-    body = json.loads(json.dumps(body))
-    longer = ("max_tokens", "max_output_tokens", "n_predict")
-    body = {key: 6 * value if key in longer else value for key, value in body.items()}
-    if path in ("/v1/chat/completions", "/v1/completions", "/completion"):
-        body.setdefault("seed", 11)
-    elif path.startswith("/api"):
-        body["options"] = {"num_predict": 96, "seed": 11}
-    elif path == "/generate":
-        body["sampling_params"] = {"max_new_tokens": 72, "temperature": 0}
-    elif path == "/generate_stream":
-        body["parameters"] = {"max_new_tokens": 72, "do_sample": True, "seed": 11}
-    else:
-        body["temperature"] = 0
-    if path != "/generate_stream":
-        body["stream"] = True
-    return path, {"model": "smol", **body}
 
 
 def ask(url, name):
@@ -48,15 +25,6 @@ def ask(url, name):
     request = urllib.request.Request(url + path, json.dumps(body).encode(), {"Content-Type": "application/json"})
     with urllib.request.urlopen(request, timeout=100) as reply:
         return reply.read()
-
-
-def told(name, stream):
-    """What of a stream is the same each time; which of several choices comes first is not."""
-    if name == "form":  # how many tokens an event has is a matter of time where a form leaves but one text
-        return b"".join(re.findall(rb'"content":"((?:[^"\\]|\\.)*)"', stream))
-    assert b": journal" not in stream
-    events = [each for each in NAMES.sub(b"", TIMES.sub(b"", stream)).split(b"\n\n") if not each.startswith(b":")]
-    return sorted(events) if name in ("choices", "prompts") else events
 
 
 @pytest.fixture

@@ -1,0 +1,31 @@
+"""A short soak of the router: every kind of fault that this machine allows, under clients of every protocol and batches."""
+
+import json
+import os
+import pathlib
+import shutil
+import subprocess
+import sys
+
+import pytest
+
+from conftest import BINARY, MODEL
+
+SOAK = pathlib.Path(__file__).resolve().parents[2] / "scripts/soak_route.py"
+
+
+def test_no_request_fails_and_no_token_differs():
+    for path in (BINARY, MODEL):
+        if not os.path.exists(path):
+            pytest.skip(f"{path} is missing: build and fetch first")
+    etcd = shutil.which("etcd")
+    run = subprocess.run([sys.executable, SOAK, "--faults", "12", "--workers", "3", "--clients", "3", "--batch-clients", "1", "--seed", "3",
+                          "--pause", "0.3", *(["--etcd", etcd] if etcd else [])],
+                         capture_output=True, text=True, timeout=280, env={**os.environ, "HEADRACE_BINARY": BINARY})
+    assert run.returncode == 0, run.stdout[-4000:] + run.stderr[-4000:]
+    told = json.loads(run.stdout.splitlines()[-1])
+    assert told["failed"] == told["different"] == told["twice"] == told["fault_errors"] == 0
+    assert told["faults"] >= 12 and told["answers"] > 0
+    # A deck of faults is dealt out before one comes twice.
+    kinds = {"kill", "stop", "partition", "nan", "drain", "shut_down", "full_disk", "etcd", "hand_over", "router_kill"}
+    assert set(told["of"]) | set(told["left_out"]) == kinds
