@@ -1,5 +1,6 @@
 #include "text/base64.h"
 
+#include <cstddef>
 #include <cstdint>
 
 namespace headrace {
@@ -29,6 +30,24 @@ std::optional<std::string> decode_base64(std::string_view text) {
   }
   bytes.resize(bytes.size() - padding);
   return bytes;
+}
+
+std::string encode_base64(std::string_view bytes) {
+  constexpr std::string_view kLetters =
+      "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
+  std::string text;
+  text.reserve((bytes.size() + 2) / 3 * 4);
+  for (size_t at = 0; at < bytes.size(); at += 3) {
+    const size_t count = bytes.size() - at < 3 ? bytes.size() - at : 3;
+    uint32_t bits = 0;
+    for (size_t i = 0; i < 3; ++i) {
+      bits = bits << 8 | (i < count ? static_cast<unsigned char>(bytes[at + i]) : 0u);
+    }
+    for (size_t i = 0; i < 4; ++i) {
+      text.push_back(i <= count ? kLetters[bits >> (18 - 6 * i) & 63] : '=');
+    }
+  }
+  return text;
 }
 
 }  // namespace headrace

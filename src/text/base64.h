@@ -9,5 +9,6 @@ namespace headrace {
 
 // Empty where `text` is not base64 with its padding.
 std::optional<std::string> decode_base64(std::string_view text);
+std::string encode_base64(std::string_view bytes);
 
 }  // namespace headrace
