@@ -7,16 +7,19 @@
 #include <cmath>
 #include <cstdio>
 #include <cstdlib>
+#include <ctime>
 #include <map>
 #include <memory>
 #include <string>
 #include <vector>
 
+#include <fmt/chrono.h>
 #include <fmt/format.h>
 
 #include "base/json.h"
 #include "base/rng.h"
 #include "bench/load_client.h"
+#include "bench/load_page.h"
 #include "bench/load_report.h"
 #include "bench/request_rows.h"
 #include "bench/trace_flags.h"
@@ -34,6 +37,7 @@ constexpr const char* kBenchServeFooter = R"(Examples:
   headrace bench serve --port 8000 --num-prompts 512 --max-concurrency 256
   headrace bench serve --request-rate 20 --random-input-len 1k --random-output-len 200 -o json
   headrace bench serve --requests mix.json --vocab-size 128256      ([[prompt, output], ...])
+  headrace bench serve --num-prompts 256 --report run.html
 
 Prompts are random token ids, greedy, ends ignored, every answer's tokens counted. Closed loop:
 --max-concurrency. Open loop: --request-rate, with random gaps as of independent clients.)";
@@ -47,6 +51,7 @@ struct ServeLoadFlags {
   std::string model;
   std::string requests;                       // file
   std::string rows;                           // file
+  std::string report;                         // file
   TraceFlags trace{.options = {.kind = ""}};  // kind empty: none
   int32_t input = 128, output = 128, warm_ups = 1;
   int32_t prompts = 0;  // 0: 64; of a trace 2,000, or all of a file
@@ -118,6 +123,9 @@ void add_work_flags(CLI::App& app, ServeLoadFlags& flags) {
       ->type_name("N")
       ->group(kGroup);
   app.add_option("--rows", flags.rows, "Also write a row for each request, JSON lines")
+      ->type_name("FILE")
+      ->group(kGroup);
+  app.add_option("--report", flags.report, "Also write the run as one HTML file with plots")
       ->type_name("FILE")
       ->group(kGroup);
   app.add_option(
@@ -363,6 +371,21 @@ Result<std::vector<LoadOutcome>> run_load_with_progress(LoadClientOptions client
   return run_load(client, load);
 }
 
+// The facts of a page: what ran against what.
+std::vector<std::pair<std::string, std::string>> facts_of(const ServeLoadFlags& flags,
+                                                          size_t requests) {
+  const std::string rate =
+      flags.rate > 0 ? fmt::format("{:g} a second", flags.rate) : "all at once";
+  const int most = flags.client.concurrency_max;
+  return {{"server",
+           fmt::format("http://{}:{}{}", flags.client.host, flags.client.port, flags.client.path)},
+          {"requests", fmt::format("{}, {}{}", requests, rate,
+                                   most > 0 ? fmt::format(", at most {} under way", most) : "")},
+          {"answers", flags.stream ? "as server-sent events" : "whole"},
+          {"ended", fmt::format("{:%Y-%m-%d %H:%M} UTC", fmt::gmtime(std::time(nullptr)))},
+          {"measured by", fmt::format("headrace {} ({})", program_version(), build_commit())}};
+}
+
 Result<int> run(ServeLoadFlags& flags) {
   HR_RETURN_IF_ERROR(apply_base_url(flags));
   LatencyTargets targets;
@@ -388,12 +411,17 @@ Result<int> run(ServeLoadFlags& flags) {
   if (trace.empty()) load = load_items(flags, items, rng);
   for (const TraceRequest& each : trace) load.push_back(load_item(flags, each));
   HR_ASSIGN_OR_RETURN(RequestRowFile rows, RequestRowFile::open(flags.rows));
+  HR_ASSIGN_OR_RETURN(const LoadPageFile page, LoadPageFile::open(flags.report));
   HR_RETURN_IF_ERROR(run_load(flags.client, warm_up).status());
   const ServerSteps before = ServerSteps::now(flags.client);
   HR_ASSIGN_OR_RETURN(const auto outcomes, run_load_with_progress(flags.client, load));
   const ServerSteps steps = ServerSteps::now(flags.client).since(before);
   write_rows(load, trace, outcomes, rows);
   HR_RETURN_IF_ERROR(rows.close());
+  if (page.is_wanted()) {
+    HR_RETURN_IF_ERROR(page.write(
+        {.facts = facts_of(flags, load.size()), .outcomes = outcomes, .more = steps_text(steps)}));
+  }
   HR_RETURN_IF_ERROR(check_tokens(items, outcomes));
   const LoadReport report = summarise(outcomes);
   const int64_t in_time = count_in_time(outcomes, targets);

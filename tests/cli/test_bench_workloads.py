@@ -76,3 +76,8 @@ def test_a_bad_mix_is_refused_by_entry(program, model, tmp_path, content, said):
 def test_a_missing_mix_is_named(program, model, tmp_path):
     assert "nowhere.json" in program.error("bench", "throughput", "-m", model, "--requests",
                                            tmp_path / "nowhere.json")
+
+
+def test_a_report_that_cannot_be_written_is_told_before_the_run(program):
+    message = program.error("bench", "serve", "--port", "1", "--report", "/no/such/folder/run.html")
+    assert "--report /no/such/folder/run.html: cannot be written" in message
