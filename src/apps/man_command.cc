@@ -1,7 +1,10 @@
 #include "apps/man_command.h"
 
 #include <algorithm>
+#include <filesystem>
+#include <fstream>
 #include <memory>
+#include <system_error>
 
 #include <fmt/format.h>
 
@@ -14,7 +17,7 @@ namespace {
 constexpr const char* kManFooter = R"(Examples:
   headrace man | man -l -
   headrace man bench serve | man -l -
-  headrace man > ~/.local/share/man/man1/headrace.1)";
+  headrace man --pages ~/.local/share/man/man1     (headrace.1, headrace-serve.1, ...))";
 
 // Text that roff takes as it is.
 std::string roff_text(std::string_view text) {
@@ -113,13 +116,67 @@ std::string page_of_all(const std::vector<CommandWords>& commands) {
   return page;
 }
 
-std::string page_of_one(const CommandWords& command) {
+// "headrace-bench-serve"
+std::string page_name(const CommandWords& command) {
   std::string name = "headrace-" + command.name;
   std::replace(name.begin(), name.end(), ' ', '-');
+  return name;
+}
+
+std::string page_of_one(const CommandWords& command) {
+  const std::string name = page_name(command);
   std::string page = title_line(roff_text(name));
   page += fmt::format(".SH NAME\n{} \\- {}\n", roff_text(name), roff_text(command.summary));
   page += ".SH SYNOPSIS\n" + synopsis(command);
-  return page + roff_flags(command, "SH") + ".SH EXAMPLES\n" + roff_examples(command);
+  page += roff_flags(command, "SH");
+  if (!command.footer.empty()) page += ".SH EXAMPLES\n" + roff_examples(command);
+  return page + ".SH SEE ALSO\n\\fBheadrace\\fR(1)\n";
+}
+
+Status write_page(const std::filesystem::path& path, const std::string& page) {
+  std::ofstream file(path, std::ios::binary);
+  file << page;
+  file.close();
+  if (file) return ok_status();
+  return invalid_argument(
+      fmt::format("--pages {}: cannot be written; name a folder of yours", path.string()));
+}
+
+Status write_pages(const std::filesystem::path& folder, const std::vector<CommandWords>& commands) {
+  std::error_code error;  // of a folder that cannot be made; the file's says it
+  std::filesystem::create_directories(folder, error);
+  HR_RETURN_IF_ERROR(write_page(folder / "headrace.1", manual_page(commands)));
+  for (const CommandWords& command : commands) {
+    HR_RETURN_IF_ERROR(write_page(folder / (page_name(command) + ".1"), manual_page({command})));
+  }
+  return ok_status();
+}
+
+struct ManFlags {
+  std::vector<std::string> words;  // of a command; empty: all
+  std::string pages;               // folder
+};
+
+Result<int> print_or_write(const ManFlags& flags) {
+  const std::vector<CommandWords> commands = all_command_words();
+  if (!flags.pages.empty()) {
+    if (!flags.words.empty()) {
+      return invalid_argument("--pages writes the pages of all commands: name none");
+    }
+    HR_RETURN_IF_ERROR(write_pages(flags.pages, commands));
+    return 0;
+  }
+  if (flags.words.empty()) {
+    fmt::print("{}", manual_page(commands));
+    return 0;
+  }
+  const std::string name = fmt::format("{}", fmt::join(flags.words, " "));
+  for (const CommandWords& command : commands) {
+    if (command.name != name) continue;
+    fmt::print("{}", manual_page({command}));
+    return 0;
+  }
+  return invalid_argument(fmt::format("'{}' is no command (see 'headrace --help')", name));
 }
 
 }  // namespace
@@ -129,24 +186,15 @@ std::string manual_page(const std::vector<CommandWords>& commands) {
 }
 
 SubcommandRun define_man(CLI::App& app) {
-  auto words = std::make_shared<std::vector<std::string>>();
-  app.add_option("command", *words, "Of this command alone: \"serve\", \"bench serve\"")
+  auto flags = std::make_shared<ManFlags>();
+  app.add_option("command", flags->words, "Of this command alone: \"serve\", \"bench serve\"")
+      ->group("Flags");
+  app.add_option("--pages", flags->pages,
+                 "Write a page of all and one of each command into this folder, for man(1)")
+      ->type_name("FOLDER")
       ->group("Flags");
   app.footer(kManFooter);
-  return [words]() -> Result<int> {
-    const std::vector<CommandWords> commands = all_command_words();
-    if (words->empty()) {
-      fmt::print("{}", manual_page(commands));
-      return 0;
-    }
-    const std::string name = fmt::format("{}", fmt::join(*words, " "));
-    for (const CommandWords& command : commands) {
-      if (command.name != name) continue;
-      fmt::print("{}", manual_page({command}));
-      return 0;
-    }
-    return invalid_argument(fmt::format("'{}' is no command (see 'headrace --help')", name));
-  };
+  return [flags] { return print_or_write(*flags); };
 }
 
 }  // namespace headrace
