@@ -123,10 +123,7 @@ class Page:
         return found + [url for _, url, _ in self.asked if not url.startswith((self.url, "blob:", "data:", "about:"))]
 
 
-@pytest.fixture(scope="session")
-def driver():
-    if not CHROMIUM or not DRIVER:
-        pytest.skip("chromium and chromium-driver are not installed (scripts/packages.txt, group browser)")
+def chromium():
     options = webdriver.ChromeOptions()
     options.binary_location = CHROMIUM
     for argument in ("--headless=new", "--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage", "--window-size=1280,900", "--lang=en", "--hide-scrollbars"):
@@ -134,6 +131,14 @@ def driver():
     options.set_capability("goog:loggingPrefs", {"browser": "ALL", "performance": "ALL"})
     running = webdriver.Chrome(options=options, service=Service(DRIVER))
     running.set_script_timeout(SECONDS)
+    return running
+
+
+@pytest.fixture(scope="session")
+def driver():
+    if not CHROMIUM or not DRIVER:
+        pytest.skip("chromium and chromium-driver are not installed (scripts/packages.txt, group browser)")
+    running = chromium()
     yield running
     running.quit()
 

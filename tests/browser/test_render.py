@@ -411,3 +411,20 @@ def test_a_long_answer_stays_smooth(page, scripted_url):
     tasks = sorted(page.run("return window.tasks"))
     print(f"long tasks: {len(tasks)}, longest {tasks[-1] if tasks else 0:.0f} ms")
     assert not tasks or tasks[-1] < 400  # on a machine that does nothing else: under 50
+
+
+def test_a_long_answer_is_followed_to_its_end(page, told_server):
+    """However fast it comes, and however little of it is laid out; and the way there and back."""
+    told_server.stream = ("".join(event({"content": f"Paragraph {i} of the answer.\n\n"}) for i in range(300)) + event({}, "stop") + "data: [DONE]\n\n").encode()
+    page.open(told_server.url).ask("Go")
+    away = lambda: page.run("const node = document.querySelector('.scroller'); return node.scrollHeight - node.scrollTop - node.clientHeight")
+    page.until(lambda: away() < 2, "the end")
+    assert not page.all(".to-end")[0].is_displayed()
+    assert page.answers()[0].count("Paragraph") == 300  # also of what is not laid out
+    page.run("document.querySelector('.scroller').scrollTop = 0")
+    page.wait(".to-end")
+    assert away() > 5000
+    page.click(".to-end")
+    page.until(lambda: away() < 2, "the end again")
+    page.driver.refresh()
+    page.until(lambda: page.answers() and away() < 2, "the end of a conversation that is opened")

@@ -37,6 +37,7 @@ export class Chat {
         'div', {class: 'chat'}, this.scroller,
         el('div', {class: 'dock'}, this.toEnd, this.composer.node, el('p', {class: 'note'}, t('mistakes'))), this.live);
     this.follows = true;
+    this.scrolledTo = 0;
     new ResizeObserver(() => this.follows && this.scrollToEnd()).observe(this.list);
   }
 
@@ -46,6 +47,7 @@ export class Chat {
     this.conversation = conversation ?? newConversation(this.page.defaultSettings());
     this.views.clear();
     this.follows = true;
+    this.scrolledTo = 0;
     this.show();
     this.page.opened(this.conversation);
   }
@@ -65,7 +67,10 @@ export class Chat {
       else
         view.updateFoot();
     }
-    replace(this.list, path.length > 0 ? [...views.values()].map((view) => view.node) : this.greeting());
+    const nodes = path.length > 0 ? [...views.values()].map((view) => view.node) : [this.greeting()];
+    // What is taken out and put in again is laid out anew, which takes long where it is long.
+    const shown = this.list.childNodes;
+    if (nodes.length !== shown.length || nodes.some((node, i) => node !== shown[i])) replace(this.list, nodes);
     this.node.classList.toggle('empty', path.length === 0);
     this.composer.setRunning(Boolean(running));
     this.scrolled();
@@ -91,7 +96,12 @@ export class Chat {
   scrolled() {
     const {scrollTop, scrollHeight, clientHeight} = this.scroller;
     const away = scrollHeight - scrollTop - clientHeight;
-    this.follows = away < kNearBottom;
+    // Who scrolls up leaves the end; a text that grows below it does not.
+    if (away < kNearBottom)
+      this.follows = true;
+    else if (scrollTop < this.scrolledTo)
+      this.follows = false;
+    this.scrolledTo = scrollTop;
     this.toEnd.hidden = away < 2 * kNearBottom;
   }
   scrollToEnd() {
