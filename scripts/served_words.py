@@ -35,12 +35,15 @@ def listening(*command, until):
         child.stdout.close()
 
 
+def request(url, body=None, method=None, key=KEY):
+    headers = {"Authorization": f"Bearer {key}", "Content-Type": "application/json"}
+    return urllib.request.Request(url, None if body is None else json.dumps(body).encode(), headers, method=method)
+
+
 def ask(url, body=None, method=None, key=KEY):
     """The text of the answer, whatever its status."""
-    headers = {"Authorization": f"Bearer {key}", "Content-Type": "application/json"}
-    data = None if body is None else json.dumps(body).encode()
     try:
-        with urllib.request.urlopen(urllib.request.Request(url, data, headers, method=method), timeout=60) as answer:
+        with urllib.request.urlopen(request(url, body, method, key), timeout=60) as answer:
             return answer.read().decode()
     except urllib.error.HTTPError as error:
         return error.read().decode()
@@ -202,4 +205,8 @@ def pages(program, model):
                 ask(url + "/v1/completions", {"prompt": "x", "max_tokens": 1}, key="other")
             with listening(program, "route", "--worker", url, "--port", "0", until="listening") as router:
                 routers = ask(router + "/metrics")
-            return {"routes": routes_page(url), "metrics": metrics_page(ask(url + "/metrics"), routers)}
+            endless = {"prompt": "x", "max_tokens": 500, "ignore_eos": True, "stream": True}
+            with urllib.request.urlopen(request(url + "/v1/completions", endless), timeout=60) as answer:
+                answer.readline()  # it is under way
+                metrics = ask(url + "/metrics")
+            return {"routes": routes_page(url), "metrics": metrics_page(metrics, routers)}

@@ -3,16 +3,19 @@
 #include <poll.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <atomic>
 #include <cerrno>
 #include <chrono>
 #include <climits>
 #include <ctime>
+#include <deque>
 #include <mutex>
 #include <string>
 
 #include "base/json.h"
 #include "base/log_format.h"
+#include "base/log_tail.h"
 
 namespace headrace {
 namespace {
@@ -105,7 +108,44 @@ LogOutput& log_output() {
   return *output;
 }
 
-void write_line(std::string_view line) { log_output().write_line(line); }
+// What log_tail() tells.
+class LogTail {
+ public:
+  void add(std::string_view line) {
+    size_t length = std::min(line.size(), kLoggedLineBytes);
+    const auto inside_character = [&] {
+      return length < line.size() && (static_cast<unsigned char>(line[length]) & 0xc0) == 0x80;
+    };
+    while (inside_character()) --length;
+    std::lock_guard lock(mutex_);
+    if (lines_.size() == kLoggedLines) lines_.pop_front();
+    lines_.push_back({++count_, std::string(line.substr(0, length))});
+  }
+  std::vector<LoggedLine> since(uint64_t after) const {
+    std::lock_guard lock(mutex_);
+    std::vector<LoggedLine> found;
+    for (const LoggedLine& line : lines_) {
+      if (line.number > after) found.push_back(line);
+    }
+    return found;
+  }
+
+ private:
+  mutable std::mutex mutex_;
+  std::deque<LoggedLine> lines_;
+  uint64_t count_ = 0;
+};
+
+LogTail& tail() {
+  static LogTail& lines = *new LogTail;  // threads may log while the process ends
+  return lines;
+}
+
+// `line` is without its end.
+void write_line(std::string_view line) {
+  tail().add(line);
+  log_output().write_line(fmt::format("{}\n", line));
+}
 
 Json json_of(const std::variant<std::string_view, int64_t, double>& value) {
   if (const auto* text = std::get_if<std::string_view>(&value)) return Json(std::string(*text));
@@ -120,19 +160,21 @@ LogLevel log_level() { return g_level.load(std::memory_order_relaxed); }
 
 void set_log_format(LogFormat format) { g_format.store(format, std::memory_order_relaxed); }
 
-void log_raw_line(std::string_view line) { write_line(std::string(line) + "\n"); }
+void log_raw_line(std::string_view line) { write_line(line); }
+
+std::vector<LoggedLine> log_tail(uint64_t after) { return tail().since(after); }
 
 void log_line(LogLevel level, std::string_view text) { log_event(level, text, {}); }
 
 void log_event(LogLevel level, std::string_view text, std::initializer_list<LogField> fields) {
   if (g_format.load(std::memory_order_relaxed) == LogFormat::kText) {
     return write_line(
-        fmt::format("{} {} {}\n", time_stamp(), level_name(level), escape_controls(text)));
+        fmt::format("{} {} {}", time_stamp(), level_name(level), escape_controls(text)));
   }
   Json line = Json::object();
   line.set("time", time_stamp()).set("level", level_name(level)).set("message", std::string(text));
   for (const LogField& field : fields) line.set(std::string(field.name), json_of(field.value));
-  write_line(write_json(line) + "\n");
+  write_line(write_json(line));
 }
 
 }  // namespace headrace

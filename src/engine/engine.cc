@@ -63,6 +63,7 @@ struct Live {
 
 struct InFlight {
   Ticket ticket;
+  double began = 0;
   std::unique_ptr<StepPlan> plan;  // at a fixed address until wait() returned
   double submit_seconds = 0;       // that the runner took to start it
   bool after_idle = false;         // there was nothing to do before it
@@ -79,6 +80,17 @@ class PhaseTimer {
   double& total_;
   const double start_ = clock_.now_seconds();
 };
+
+// A gap is counted where there was work all the time: an idle device is no fault.
+void add_timing(const InFlight& step, const RunnerTiming& timing, EngineStats& totals) {
+  totals.host[HostPhase::kBuild] += timing.build_seconds;
+  totals.host[HostPhase::kUpload] += timing.upload_seconds;
+  totals.host[HostPhase::kLaunch] +=
+      step.submit_seconds - timing.build_seconds - timing.upload_seconds;
+  totals.host[HostPhase::kCollect] += timing.collect_seconds;
+  totals.device_seconds_total += timing.device_seconds;
+  if (!step.after_idle) totals.device_gap_seconds_total += timing.gap_seconds;
+}
 
 constexpr auto kNothingFits = std::chrono::microseconds(200);
 
@@ -138,6 +150,10 @@ class EngineImpl final : public Engine {
     std::lock_guard lock(mutex_);
     return stats_;
   }
+  std::vector<PastStep> recent_steps(uint64_t after) const override {
+    std::lock_guard lock(mutex_);
+    return steps_.since(after, clock_.now_seconds());
+  }
 
   bool healthy() const override {
     if (failed_.load(std::memory_order_relaxed)) return false;
@@ -194,8 +210,7 @@ class EngineImpl final : public Engine {
   void finish_all(Live& live, FinishReason reason);
   void end_request(Live& live);
   void fail_all(const Status& status);
-  void note_timing(const InFlight& step);
-  void publish_stats();
+  void publish_stats(const InFlight* ended);
   void restore_kept();
   void save_kept();
 
@@ -213,6 +228,7 @@ class EngineImpl final : public Engine {
   std::condition_variable wake_, idle_;
   std::deque<Command> mailbox_;
   EngineStats stats_;
+  StepHistory steps_;
   std::array<QueueGauge, 2> gauges_;  // of the requests submitted and not ended: live, background
   size_t refused_background_ = 0;
   int64_t refused_tokens_ = 0;  // prompt of the request that was refused last
@@ -344,7 +360,7 @@ void EngineImpl::loop() {
     const bool started = start_step();
     const auto depth = static_cast<size_t>(options_.scheduler.steps_in_flight_max);
     if (!in_flight_.empty() && (!started || in_flight_.size() >= depth)) finish_step();
-    publish_stats();
+    publish_stats(nullptr);
   }
   while (!in_flight_.empty()) {
     (void)runner_->wait(in_flight_.front().ticket);
@@ -487,7 +503,8 @@ bool EngineImpl::start_step() {
       std::lower_bound(kStepTokenBounds.begin(), kStepTokenBounds.end(), plan->token_count);
   ++totals_.steps_by_tokens[static_cast<size_t>(bound - kStepTokenBounds.begin())];
   totals_.step_seconds_total += told - before + submit_seconds;
-  in_flight_.push_back({ticket, std::move(plan), submit_seconds, std::exchange(was_idle_, false)});
+  in_flight_.push_back(
+      {ticket, before, std::move(plan), submit_seconds, std::exchange(was_idle_, false)});
   return true;
 }
 
@@ -502,7 +519,7 @@ void EngineImpl::finish_step() {
     fail_all(result.status());
     return;
   }
-  note_timing(step);
+  add_timing(step, runner_->timing(), totals_);
   std::vector<Emission> emissions;
   {
     const PhaseTimer timer(clock_, totals_.host[HostPhase::kApply]);
@@ -514,25 +531,13 @@ void EngineImpl::finish_step() {
     totals_.kv_slots = scheduler_->kv_waste();
     totals_.kv_slots_total = totals_.kv_slots_total + totals_.kv_slots;
   }
-  publish_stats();
+  publish_stats(&step);
   {
     const PhaseTimer timer(clock_, totals_.host[HostPhase::kDeliver]);
     for (const Emission& emission : emissions) deliver(emission);
   }
   totals_.step_seconds_total += clock_.now_seconds() - before;
   last_progress_ns_.store(clock_.now_ns(), std::memory_order_relaxed);
-}
-
-// A gap is counted where there was work all the time: an idle device is no fault.
-void EngineImpl::note_timing(const InFlight& step) {
-  const RunnerTiming timing = runner_->timing();
-  totals_.host[HostPhase::kBuild] += timing.build_seconds;
-  totals_.host[HostPhase::kUpload] += timing.upload_seconds;
-  totals_.host[HostPhase::kLaunch] +=
-      step.submit_seconds - timing.build_seconds - timing.upload_seconds;
-  totals_.host[HostPhase::kCollect] += timing.collect_seconds;
-  totals_.device_seconds_total += timing.device_seconds;
-  if (!step.after_idle) totals_.device_gap_seconds_total += timing.gap_seconds;
 }
 
 // A preempted request is admitted again; that is no news.
@@ -591,10 +596,12 @@ void EngineImpl::fail_all(const Status& status) {
   while (!places_.empty()) finish_all(live_[places_.begin()->second], reason);
 }
 
-void EngineImpl::publish_stats() {
+// `ended`: a step that has, or nullptr.
+void EngineImpl::publish_stats(const InFlight* ended) {
   totals_.scheduler = scheduler_->stats();
   std::lock_guard lock(mutex_);
   stats_ = totals_;
+  if (ended) steps_.add(*ended->plan, ended->began, clock_.now_seconds() - ended->began);
 }
 
 }  // namespace

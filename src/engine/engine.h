@@ -13,6 +13,7 @@
 #include "base/ids.h"
 #include "base/status.h"
 #include "engine/runner.h"
+#include "engine/step_history.h"
 #include "engine/step_timing.h"
 #include "sched/request.h"
 #include "sched/scheduler.h"
@@ -95,6 +96,8 @@ class Engine {
   virtual double retry_after_seconds() const { return 1; }
 
   virtual EngineStats stats() const = 0;  // any thread; a snapshot of the last step
+  // The last steps behind number `after`, oldest first (StepHistory). Any thread.
+  virtual std::vector<PastStep> recent_steps([[maybe_unused]] uint64_t after) const { return {}; }
   // Whether the engine makes progress: false when a step failed, or work waits and no step has
   // ended for watchdog_seconds. Any thread.
   virtual bool healthy() const = 0;

@@ -158,6 +158,31 @@ TEST(Engine, ManyThreadsEachGetTheirOwnTokens) {
 
 // Conversations of several turns from several threads, with two system prompts and two salts: every
 // turn but the first finds the one before it, and every token is the oracle's.
+TEST(Engine, TellsOfItsLastSteps) {
+  Fixture fixture;
+  EXPECT_TRUE(fixture.engine->recent_steps(0).empty());
+  Request request = make_request(*fixture.engine, 5, 100, 8);
+  request.sampling.ignore_eos = true;
+  Collector collector(1);
+  ASSERT_TRUE(fixture.engine->submit(request, collector.sink()).ok());
+  ASSERT_TRUE(collector.wait_all());
+  const std::vector<PastStep> steps = fixture.engine->recent_steps(0);
+  ASSERT_GE(steps.size(), 2u);
+  EXPECT_LE(steps.size(), fixture.engine->stats().steps);
+  int32_t prompt = 0, decode = 0;
+  for (size_t i = 0; i < steps.size(); ++i) {
+    EXPECT_EQ(steps[i].number, i + 1);
+    EXPECT_GE(steps[i].age, steps[i].seconds);
+    EXPECT_GE(steps[i].seconds, 0);
+    EXPECT_EQ(steps[i].sequences, 1);
+    prompt += steps[i].prompt_tokens;
+    decode += steps[i].decode_tokens;
+  }
+  EXPECT_EQ(prompt, 100);
+  EXPECT_GE(decode, 7);  // a step in flight behind the last may be for nobody
+  EXPECT_GE(fixture.engine->recent_steps(steps.size() - 2).size(), 2u);
+}
+
 TEST(Engine, ConversationsFindTheirPrefixAndGetTheSameTokens) {
   for (int32_t depth : {1, 2}) {
     SchedulerOptions scheduler = small_scheduler();

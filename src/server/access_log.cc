@@ -15,10 +15,11 @@ constexpr const char* kIdHeader = "X-Request-Id";
 constexpr size_t kPathBytesMax = 128;
 constexpr int kClientLeft = 499;  // as proxies log it
 
-// Answers of load balancers' probes are many and say nothing.
+// Answers of load balancers' probes and of dashboards are many and say nothing.
 bool is_probe(std::string_view path) {
   return path == "/health" || path == "/v1/health" || path == "/ping" ||
-         path == "/health_generate" || path == "/metrics" || path == "/slots";
+         path == "/health_generate" || path == "/metrics" || path == "/slots" ||
+         path.starts_with("/debug/");
 }
 
 // Anthropic's clients look for the id under a name of their own.

@@ -29,6 +29,8 @@ EdgeMetrics::EdgeMetrics(prometheus::Registry& registry, Labels labels)
           gauges(registry, "headrace:batch_file_bytes", "Bytes of the files of /v1/files.")),
       quota_refusals_(counters(registry, "headrace:quota_refusals_total",
                                "Requests over a limit of their API key, by key and limit.")),
+      requests_(gauges(registry, "headrace:requests_open",
+                       "Requests under way by API key and state: running, or waiting.")),
       pins_(gauges(registry, "headrace:cache_pins",
                    "Prompts that clients asked to keep, by API key.")),
       pinned_tokens_(gauges(registry, "headrace:cache_pinned_tokens", "Their tokens.")),
@@ -51,25 +53,35 @@ void EdgeMetrics::set_batches(const BatchCounts& counts) {
   }
 }
 
-// Keys whose last pin has gone disappear.
+// Until the next exposition.
+void EdgeMetrics::set_of_key(prometheus::Family<prometheus::Gauge>& family, Labels labels,
+                             int64_t value) {
+  prometheus::Gauge& gauge = family.Add(labels);
+  gauge.Set(static_cast<double>(value));
+  owners_seen_.emplace_back(&family, &gauge);
+}
+
 void EdgeMetrics::set_pins(const std::vector<PinCounts>& pins) {
-  for (auto& [family, gauge] : owners_seen_) family->Remove(gauge);
-  owners_seen_.clear();
-  const auto set_one = [&](prometheus::Family<prometheus::Gauge>& family, const PinCounts& counts,
-                           int64_t value) {
-    prometheus::Gauge& gauge = family.Add(labels_with({{"key", counts.owner}}));
-    gauge.Set(static_cast<double>(value));
-    owners_seen_.emplace_back(&family, &gauge);
-  };
   for (const PinCounts& counts : pins) {
-    set_one(pins_, counts, counts.pins);
-    set_one(pinned_tokens_, counts, counts.tokens);
+    set_of_key(pins_, labels_with({{"key", counts.owner}}), counts.pins);
+    set_of_key(pinned_tokens_, labels_with({{"key", counts.owner}}), counts.tokens);
+  }
+}
+
+void EdgeMetrics::set_requests(const std::vector<EdgeStats::OpenRequests>& requests) {
+  for (const auto& [key, running, waiting] : requests) {
+    set_of_key(requests_, labels_with({{"key", key}, {"state", "running"}}), running);
+    set_of_key(requests_, labels_with({{"key", key}, {"state", "waiting"}}), waiting);
   }
 }
 
 void EdgeMetrics::set(const EdgeStats& edge) {
   if (edge.batches) set_batches(*edge.batches);
+  // Keys that have nothing any more disappear.
+  for (auto& [family, gauge] : owners_seen_) family->Remove(gauge);
+  owners_seen_.clear();
   set_pins(edge.pins);
+  set_requests(edge.requests);
   for (const EdgeStats::Key& key : edge.keys) {
     for (int i = 0; i < kQuotaKindCount; ++i) {
       const std::string limit(quota_kind_name(static_cast<QuotaKind>(i)));

@@ -26,6 +26,11 @@ struct EdgeStats {
     std::array<uint64_t, kQuotaKindCount> refusals{};
   };
   std::vector<Key> keys;  // those with limits
+  struct OpenRequests {
+    std::string key;
+    int64_t running = 0, waiting = 0;
+  };
+  std::vector<OpenRequests> requests;  // of those that have some, where the server has keys
   std::vector<PinCounts> pins;
   std::optional<TraceCounts> traces;  // none: none are sent
 };
@@ -42,13 +47,16 @@ class EdgeMetrics {
   using Labels = prometheus::Labels;
   Labels labels_with(std::initializer_list<Labels::value_type> more) const;
   void set_batches(const BatchCounts& counts);
+  void set_of_key(prometheus::Family<prometheus::Gauge>& family, Labels labels, int64_t value);
   void set_pins(const std::vector<PinCounts>& pins);
+  void set_requests(const std::vector<EdgeStats::OpenRequests>& requests);
 
   const Labels labels_;
   prometheus::Family<prometheus::Gauge>& batches_;
   prometheus::Family<prometheus::Gauge>& batch_files_;
   prometheus::Family<prometheus::Gauge>& batch_bytes_;
   prometheus::Family<prometheus::Counter>& quota_refusals_;
+  prometheus::Family<prometheus::Gauge>& requests_;
   prometheus::Family<prometheus::Gauge>& pins_;
   prometheus::Family<prometheus::Gauge>& pinned_tokens_;
   prometheus::Family<prometheus::Counter>& spans_;

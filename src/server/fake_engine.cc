@@ -65,6 +65,20 @@ void FakeEngine::cancel_choice(RequestId request, int32_t choice) {
   if (std::find(finished.begin(), finished.end(), false) == finished.end()) live_.erase(it);
 }
 
+std::vector<PastStep> FakeEngine::recent_steps(uint64_t after) const {
+  std::lock_guard lock(mutex_);
+  std::vector<PastStep> found;
+  for (const PastStep& step : steps_) {
+    if (step.number > after) found.push_back(step);
+  }
+  return found;
+}
+
+void FakeEngine::set_steps(std::vector<PastStep> steps) {
+  std::lock_guard lock(mutex_);
+  steps_ = std::move(steps);
+}
+
 EngineStats FakeEngine::stats() const {
   std::lock_guard lock(mutex_);
   EngineStats stats;

@@ -47,6 +47,8 @@ class FakeEngine final : public Engine {
   int times_cleared() const { return times_cleared_; }
   std::map<uint64_t, size_t> pinned() const;  // tokens by pin
   EngineStats stats() const override;
+  std::vector<PastStep> recent_steps(uint64_t after) const override;
+  void set_steps(std::vector<PastStep> steps);  // what recent_steps() tells of
   bool healthy() const override {
     if (throws_at_health_) throw std::bad_alloc();
     return healthy_;
@@ -107,6 +109,7 @@ class FakeEngine final : public Engine {
   mutable std::mutex mutex_;
   std::condition_variable wake_;
   std::map<RequestId, Live> live_;  // in order of submission
+  std::vector<PastStep> steps_;
   Request last_request_;
   std::map<uint64_t, size_t> pinned_;
   std::vector<std::pair<std::function<void(int64_t)>, size_t>> pin_done_;  // to be told

@@ -22,6 +22,7 @@ void GenerationSession::start(ServerState& state, GenerationPlan plan,
                               std::shared_ptr<Exchange> exchange) {
   std::shared_ptr<GenerationSession> session(
       new GenerationSession(state, std::move(plan), std::move(exchange)));
+  session->progress_->tenant = session->plan_.settings.tenant;
   state.sessions.add(session, session->progress_);
   session->open_arrivals();
   session->exchange_->observe(session);

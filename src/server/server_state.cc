@@ -54,6 +54,16 @@ std::vector<std::shared_ptr<const SessionProgress>> SessionRegistry::under_way(
   return result;
 }
 
+std::map<std::string, SessionRegistry::OpenCounts> SessionRegistry::by_tenant() const {
+  std::map<std::string, OpenCounts> counts;
+  std::lock_guard lock(mutex_);
+  for (const auto& [_, entry] : sessions_) {
+    OpenCounts& tenant = counts[entry.progress->tenant];
+    ++(entry.progress->admitted ? tenant.running : tenant.waiting);
+  }
+  return counts;
+}
+
 Status ServerState::set_model(ServedModel served) {
   ServedModelSpec spec{
       .names = served.names, .other_names = served.other_names, .facts = served.facts};

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <atomic>
+#include <map>
 #include <memory>
 #include <mutex>
 #include <optional>
@@ -38,6 +39,7 @@ struct SessionProgress {
   const ReadyModel* model = nullptr;  // a name only: it may be gone
   int64_t prompt_tokens = 0;          // of all its prompts
   int64_t generated_max = 0;          // of all its choices
+  std::string tenant;                 // the name of its API key; empty: none
   std::atomic<bool> admitted{false};
   std::atomic<int64_t> cached_tokens{0}, generated{0};
 };
@@ -53,6 +55,11 @@ class SessionRegistry {
   std::vector<std::shared_ptr<GenerationSession>> alive() const;
   // Of those of `model` that have left the queue, in order of arrival.
   std::vector<std::shared_ptr<const SessionProgress>> under_way(const ReadyModel& model) const;
+  // How many of each tenant run and wait.
+  struct OpenCounts {
+    int64_t running = 0, waiting = 0;
+  };
+  std::map<std::string, OpenCounts> by_tenant() const;
 
  private:
   struct Entry {

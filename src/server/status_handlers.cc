@@ -4,10 +4,12 @@
 
 #include <fmt/format.h>
 
+#include "base/log_tail.h"
 #include "engine/adapter_bank.h"
 #include "server/batch_service.h"
 #include "server/error_response.h"
 #include "server/handlers.h"
+#include "server/query.h"
 
 namespace headrace {
 namespace {
@@ -57,6 +59,16 @@ std::vector<EdgeStats::Key> limited_keys(const ServerState& state) {
   return keys;
 }
 
+std::vector<EdgeStats::OpenRequests> requests_by_key(const ServerState& state) {
+  std::vector<EdgeStats::OpenRequests> all;
+  for (const auto& [tenant, counts] : state.sessions.by_tenant()) {
+    const int place = state.keys.find_name(tenant);
+    if (place < 0) continue;
+    all.push_back({state.keys.label(place), counts.running, counts.waiting});
+  }
+  return all;
+}
+
 // Pins by the labels of their keys.
 std::vector<PinCounts> labelled_pins(const ServerState& state, const ReadyModel& model) {
   std::vector<PinCounts> pins = model.pins->counts();
@@ -92,6 +104,7 @@ std::vector<ServerMetrics::Exposed> exposed_models(ServerState& state, const Bat
     }
     if (place > 0) continue;
     model.edge.keys = limited_keys(state);
+    model.edge.requests = requests_by_key(state);
     model.edge.batches = batches;
     if (state.traces) model.edge.traces = state.traces->counts();
   }
@@ -151,6 +164,42 @@ void handle_load(RouteCall& call) {
   Json body = Json::object();
   body.set("server_load", requests_open(call.state));
   respond_json(call, body);
+}
+
+// The engine's last steps, for a timeline.
+void handle_steps(RouteCall& call) {
+  const auto after = query_integer(call.request.query, "after", 0, 0, INT64_MAX);
+  if (!after.ok()) return call.exchange->respond(error_response(after.status()));
+  Json steps = Json::array();
+  for (const PastStep& step :
+       call.model->served.engine->recent_steps(static_cast<uint64_t>(*after))) {
+    Json row = Json::object();
+    row.set("number", static_cast<int64_t>(step.number)).set("age_seconds", step.age);
+    row.set("seconds", step.seconds).set("sequences", step.sequences);
+    row.set("prompt_tokens", step.prompt_tokens).set("decode_tokens", step.decode_tokens);
+    steps.push(std::move(row));
+  }
+  respond_json(call, Json::object().set("object", "list").set("data", std::move(steps)));
+}
+
+// The last lines of the log. They name requests and addresses of all clients: where several keys
+// are, nobody who has one is told of the others.
+void handle_log(RouteCall& call) {
+  if (call.state.keys.size() > 1) {
+    return call.exchange->respond(
+        error_response(403,
+                       "the log tells of all clients: a server with several API keys shows "
+                       "it on its stderr alone"));
+  }
+  const auto after = query_integer(call.request.query, "after", 0, 0, INT64_MAX);
+  if (!after.ok()) return call.exchange->respond(error_response(after.status()));
+  Json lines = Json::array();
+  for (LoggedLine& line : log_tail(static_cast<uint64_t>(*after))) {
+    lines.push(Json::object()
+                   .set("number", static_cast<int64_t>(line.number))
+                   .set("text", std::move(line.text)));
+  }
+  respond_json(call, Json::object().set("object", "list").set("data", std::move(lines)));
 }
 
 void handle_models(RouteCall& call) {

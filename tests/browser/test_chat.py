@@ -1,6 +1,7 @@
 """Conversations with the small model: what people do from the first message on."""
 
 import json
+import re
 import time
 
 import pytest
@@ -340,3 +341,36 @@ def test_the_first_load_is_quick(page, server):
     timing = page.run("const [entry] = performance.getEntriesByType('navigation'); return [entry.responseEnd, performance.getEntriesByType('paint').at(-1)?.startTime]")
     print(f"page: document after {timing[0]:.0f} ms, painted after {timing[1]:.0f} ms")
     assert timing[1] < 3000  # generous: machines that test are busy
+
+
+def test_the_dashboard_shows_steps_and_the_log(page, start_server):
+    running = start_server("--log-level", "info")
+    page.open(running.url, TOKENS).ask("Name three rivers.")
+    page.click('.side-link[href="#/dashboard"]')
+    page.until(lambda: len(page.run("return [...document.querySelectorAll('.bar')].map((bar) => bar.getAttribute('d')).join('')")) > 40, "bars of steps")
+    assert re.match(r"#\d+ · .+ · \d+ / \d+$", page.wait(".told").text)
+    page.until(lambda: "/v1/chat/completions" in page.wait(".log").text, "a line of the log")
+    assert "rivers" not in page.wait(".log").text
+    lines = page.wait(".log").text.splitlines()
+    assert len(lines) == len(set(lines))
+
+
+def test_with_several_keys_the_dashboard_tells_of_each_but_shows_no_log(page, start_server, tmp_path):
+    page.expected_errors = ("401", "403", "ERR_CONNECTION")
+    keys = tmp_path / "keys"
+    keys.write_text("".join(json.dumps({"key": f"secret-{name}", "name": name}) + "\n" for name in ("ann", "bob")))
+    keys.chmod(0o600)
+    running = start_server("--api-key-file", str(keys))
+    page.open(running.url, "2000")
+    page.wait("dialog input[type=password]").send_keys("secret-ann" + Keys.ENTER)
+    page.until(lambda: not page.all("dialog"))
+    page.send("Count to a thousand, in words, and do not stop.")
+    page.until(lambda: page.answers() and page.answers()[0], "the beginning of an answer")
+    page.click('.side-link[href="#/dashboard"]')
+    rows = lambda: [row.text for row in page.all(".figures tbody tr") if row.text.startswith(("ann", "bob"))]
+    page.until(lambda: rows() == ["ann 1 0 0 0"], "a tenant's request")
+    page.requests()
+    assert sum("/debug/log" in url for _, url, _ in page.asked) == 1  # it was refused, and is not asked for again
+    assert sum("/debug/steps" in url for _, url, _ in page.asked) >= 1
+    assert not any(node.is_displayed() for node in page.all(".log"))
+    page.driver.get("about:blank")

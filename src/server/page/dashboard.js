@@ -1,9 +1,12 @@
-// How the server is, live, from its own /metrics, /props and /slots: what runs and waits, what the cache
-// holds, how fast answers come, where the engine's time goes, and whose keys were refused.
+// How the server is, live, from its own /metrics, /props, /slots, /debug/steps and /debug/log: what runs and waits,
+// what the cache holds, how fast answers come, what steps the engine makes, whose requests they are, and what is
+// logged.
 import {json, request} from './api.js';
 import {Chart} from './charts.js';
 import {el, replace} from './dom.js';
+import {LogTail} from './logtail.js';
 import {byLabel, countOf, histogramOf, isInFirstBucket, meanOf, parseMetrics, quantileOf, sumOf} from './metrics.js';
+import {StepTimeline} from './timeline.js';
 import {formatNumber, formatSeconds, t} from './words.js';
 
 const kEveryMs = 1000;
@@ -32,7 +35,8 @@ function latencyText(histogram, q) {
 
 export class Dashboard {
   constructor() {
-    this.scrapes = [];  // {time, metrics}, oldest first
+    this.scrapes = [];          // {time, metrics}, oldest first
+    this.withheld = new Set();  // paths
     this.timer = null;
     this.phases = null;
     this.tiles = {};
@@ -63,13 +67,16 @@ export class Dashboard {
     this.sessions = el('div', {class: 'card'});
     this.keys = el('div', {class: 'card', hidden: true});
     this.facts = el('div', {class: 'card'});
+    this.timeline = new StepTimeline();
+    this.log = new LogTail();
     this.node =
         el('div', {class: 'dashboard', tabindex: '0', role: 'region', 'aria-label': t('dashboard')},
            el('div', {class: 'dashboard-inner'}, el('h2', {class: 'offscreen'}, t('dashboard')), this.problem,
               this.tileRow(),
               el('div', {class: 'cards'}, this.charts.tokens.node, this.charts.requests.node, this.charts.cache.node,
                  this.steps),
-              el('div', {class: 'cards'}, this.latency, this.sessions, this.keys), this.facts));
+              this.timeline.node, el('div', {class: 'cards'}, this.latency, this.sessions, this.keys), this.facts,
+              this.log.node));
   }
 
   tileRow() {
@@ -100,17 +107,35 @@ export class Dashboard {
 
   async scrape() {
     try {
-      const [text, slots] = await Promise.all(
-          [request('metrics').then((response) => response.text()), json('slots', {quiet: true}).catch(() => null)]);
+      const [text, slots, steps, log] = await Promise.all([
+        request('metrics').then((response) => response.text()), this.ask('slots'),
+        this.ask('debug/steps', this.timeline.last), this.ask('debug/log', this.log.last)
+      ]);
       this.scrapes.push({time: Date.now(), metrics: parseMetrics(text)});
       const oldest = Date.now() - 1000 * (kSeconds + kWindowSeconds);
       while (this.scrapes[0].time < oldest) this.scrapes.shift();
       this.problem.hidden = true;
       this.show(slots);
+      if (steps) this.timeline.add(steps.data, Date.now());
+      if (log) this.log.add(log.data);
       if (!this.props) this.readProps();
     } catch (error) {
+      // What comes back may be another server, that counts from 1.
+      this.timeline.forget();
+      this.log.forget();
       this.problem.textContent = t('noMetrics', {why: error.message});
       this.problem.hidden = false;
+    }
+  }
+
+  // null: it is not told. What the server refuses (the log, where it has several keys) is not asked for again.
+  async ask(path, after) {
+    if (this.withheld.has(path)) return null;
+    try {
+      return await json(after === undefined ? path : `${path}?after=${after}`, {quiet: true});
+    } catch ({status}) {
+      if (status >= 400 && status < 500 && status !== 401) this.withheld.add(path);
+      return null;
     }
   }
 
@@ -274,19 +299,23 @@ export class Dashboard {
            rows.filter(([, value]) => value).map(([name, value]) => el('li', {}, el('span', {}, name), value))));
   }
 
-  // Where the server counts by key: refusals of limits, and pinned prompts.
+  // Where the server counts by key: requests under way, refusals of limits, and pinned prompts.
   showKeys() {
     const {metrics} = this.scrapes.at(-1);
     const refused = byLabel(metrics, 'headrace:quota_refusals_total', 'key');
     const pinned = byLabel(metrics, 'headrace:cache_pinned_tokens', 'key');
-    const names = [...new Set([...refused.keys(), ...pinned.keys()])].sort();
+    const open = (wanted) => byLabel(metrics, 'headrace:requests_open', 'key', ({state}) => state === wanted);
+    const running = open('running'), waiting = open('waiting');
+    const names = [...new Set([...refused.keys(), ...pinned.keys(), ...running.keys()])].sort();
     this.keys.hidden = names.length === 0;
     if (names.length === 0) return;
     replace(
         this.keys, el('h3', {}, t('tenants')),
         this.table(
-            [t('key'), t('refusals'), t('pinnedTokens')],
+            [t('key'), t('running'), t('waiting'), t('refusals'), t('pinnedTokens')],
             names.map(
-                (name) => [name || '–', formatNumber(refused.get(name) ?? 0), formatNumber(pinned.get(name) ?? 0)])));
+                (name) =>
+                    [name || '–',
+                     ...[running, waiting, refused, pinned].map((counts) => formatNumber(counts.get(name) ?? 0))])));
   }
 }

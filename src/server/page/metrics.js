@@ -30,10 +30,10 @@ export function meanOf(metrics, name) {
 }
 
 // label's value -> sum
-export function byLabel(metrics, name, label) {
+export function byLabel(metrics, name, label, where = () => true) {
   const sums = new Map();
   for (const {labels, value} of metrics.get(name) ?? []) {
-    if (label in labels) sums.set(labels[label], (sums.get(labels[label]) ?? 0) + value);
+    if (label in labels && where(labels)) sums.set(labels[label], (sums.get(labels[label]) ?? 0) + value);
   }
   return sums;
 }
