@@ -43,6 +43,8 @@ constexpr Ablation kAblations[] = {
      "one after the other", overlap_cases},
     {"D4", "expert parallelism: a rank has some of the experts, whole",
      "some columns of every expert", expert_parallel_cases},
+    {"X1", "speculation: n-grams, or what --model-draft names (a model, EAGLE or Medusa heads)",
+     "a token a step", speculation_cases},
 #ifdef HEADRACE_BENCH_ROUTE
     {"D1", "a router that knows whose cache holds a prompt (--policy prefix-aware)",
      "each in turn (--policy round-robin)", routed_cases},

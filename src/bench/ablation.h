@@ -5,7 +5,8 @@
 // Kernels (K1 to K5) are measured on one loaded model whose kernels are chosen anew between two
 // runs; memory and scheduling (C2 to C7, S1 to S8) on two engines of that model with different
 // options, or, where a machine would need hours of traffic, by the simulator; ranks (D4) on one
-// engine after the other; the router (D1) by its table and the simulator.
+// engine after the other; the router (D1) by its table and the simulator; decoding (X1) on two
+// engines.
 #pragma once
 
 #include <cstdint>
@@ -122,6 +123,7 @@ std::vector<AblationCase> overlap_cases();
 std::vector<AblationCase> expert_parallel_cases();  // ablation_ranks.cc
 std::vector<AblationCase> routed_cases();           // ablation_route.cc, where there is a server
 std::vector<AblationCase> resumed_cases();
+std::vector<AblationCase> speculation_cases();      // ablation_decoding.cc
 
 // The longest sequence and the most sequences of any case: what the watched model must hold.
 inline constexpr int32_t kAblationModelLen = 4200;

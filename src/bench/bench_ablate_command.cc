@@ -10,6 +10,7 @@
 
 #include "base/json.h"
 #include "bench/ablation.h"
+#include "cli/engine_flags.h"
 #include "cli/load_progress.h"
 #include "cli/model_flags.h"
 
@@ -20,7 +21,8 @@ constexpr const char* kBenchAblateFooter = R"(Examples:
   headrace bench ablate K1 -m model.gguf
   headrace bench ablate all -o json
 
-Rows K1 to K5 switch kernels, C2 to C7 memory, S1 to S8 scheduling, D4 ranks (docs/techniques.md).
+Rows K1 to K5 switch kernels, C2 to C7 memory, S1 to S8 scheduling, D4 ranks, X1 speculation
+(docs/techniques.md).
 On and off take turns, and a gain above 1 is the technique's. "simulated": the real scheduler in
 virtual time, with the step cost of an H200 and an 8B model.)";
 
@@ -156,6 +158,7 @@ SubcommandRun define_bench_ablate(CLI::App& app) {
       ->group("Work");
   add_choice(app, "-o,--output", flags->format, {"text", "json"}, "Output format")->group("Work");
   add_model_flags(app, flags->model);
+  add_speculation_flags(app, flags->model);
   app.footer(kBenchAblateFooter);
   return [flags] { return run(*flags); };
 }

@@ -346,6 +346,10 @@ TEST_F(ModelFlagsTest, WhatWouldLoadOtherWeightsOrChangeAnswersIsRefusedByItsNam
   const std::pair<std::vector<std::string>, std::string> cases[] = {
       {{"--speculative-config", R"({"model":1})"},
        "--speculative-config: model is not the path of a draft model"},
+      {{"--speculative-config", R"({"method":"lookahead"})"},
+       "--speculative-config: method lookahead is not supported: there are none, ngram, "
+       "draft_model, "
+       "eagle, eagle3 and medusa"},
       {{"--speculative-config", R"({"draft_tensor_parallel_size":2})"},
        "--speculative-config: draft_tensor_parallel_size is not"},
       {{"--tokenizer-revision", "v2"}, "--tokenizer-revision: is not supported"},
@@ -424,6 +428,18 @@ TEST(PoolingFlags, AreReadFromJson) {
   for (const auto& [line, message] : refused) {
     const std::string got = pooling_by(line).status().message();
     EXPECT_NE(got.find(message), std::string::npos) << got;
+  }
+}
+
+TEST_F(ModelFlagsTest, HeadsAreNamedAsVllmDoes) {
+  for (const auto& [name, method] : {std::pair("eagle", ProposalMethod::kEagle),
+                                     {"eagle3", ProposalMethod::kEagle3},
+                                     {"medusa", ProposalMethod::kMedusa}}) {
+    ASSERT_TRUE(
+        parse({"--speculative-config", fmt::format(R"({{"method":"{}","model":"d"}})", name)})
+            .ok());
+    EXPECT_EQ(flags_.stack.draft_model, "d");
+    EXPECT_EQ(flags_.stack.engine.scheduler.proposals.method, method);
   }
 }
 

@@ -304,15 +304,15 @@ void add_policy_flags(CLI::App& app, SchedulerOptions& scheduler) {
 void add_proposal_flags(CLI::App& app, ProposalOptions& proposals, std::string& draft_model) {
   add_choice(app, "--spec-method", proposals.method, kProposalMethods,
              "Speculative decoding: tokens are proposed and verified several a step, which changes "
-             "no answer; ngram proposes what followed the last tokens before, draft_model what "
-             "--model-draft says")
+             "no answer; ngram proposes what followed the last tokens before, the others what "
+             "--model-draft says: a smaller model, EAGLE or Medusa heads")
       ->group("Engine");
   app.add_option(
          "--model-draft,--md,--spec-draft-model,--speculative-model,--spec-model,"
          "--speculative-draft-model-path,--speculative-draft-model",
          draft_model,
-         "Speculative decoding with a smaller model that has the same tokens: a .gguf file "
-         "or a folder")
+         "Speculative decoding with a smaller model that has the same tokens, a .gguf file or a "
+         "folder, or with heads that were made for the model, a folder (EAGLE, Medusa)")
       ->type_name("PATH")
       ->group("Engine");
   add_size(app,
@@ -362,6 +362,10 @@ void add_engine_flags(CLI::App& app, ModelFlags& flags) {
   add_batch_flags(app, flags);
 }
 
+void add_speculation_flags(CLI::App& app, ModelFlags& flags) {
+  add_proposal_flags(app, flags.stack.engine.scheduler.proposals, flags.stack.draft_model);
+}
+
 void add_batch_flags(CLI::App& app, ModelFlags& flags) {
   StackOptions& stack = flags.stack;
   add_step_flags(app, stack);
@@ -380,7 +384,7 @@ void add_batch_flags(CLI::App& app, ModelFlags& flags) {
   add_latency_flags(app, stack.engine.scheduler);
   add_admission_flags(app, stack.engine.scheduler);
   add_policy_flags(app, stack.engine.scheduler);
-  add_proposal_flags(app, stack.engine.scheduler.proposals, stack.draft_model);
+  add_speculation_flags(app, flags);
   app.add_flag("--enable-chunked-prefill,!--no-enable-chunked-prefill",
                stack.engine.scheduler.chunked_prefill,
                "Split long prompts over steps, so that running answers go on")

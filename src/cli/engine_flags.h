@@ -12,5 +12,7 @@ inline constexpr Named<bool> kEndedRowsComputed[] = {{"computed", true}, {"skipp
 void add_engine_flags(CLI::App& app, ModelFlags& flags);
 // Adds the flags of scheduling and memory: --max-num-seqs, --max-num-batched-tokens, ...
 void add_batch_flags(CLI::App& app, ModelFlags& flags);
+// Adds --spec-method, --model-draft and what else says who proposes tokens.
+void add_speculation_flags(CLI::App& app, ModelFlags& flags);
 
 }  // namespace headrace

@@ -15,7 +15,9 @@ Status read_method(const Json& value, ProposalOptions& options) {
   const auto method = value_named(kProposalMethods, name);
   if (!value.is_string() || !method) {
     return invalid_argument(
-        fmt::format("method {} is not supported: there are none, ngram and draft_model", name));
+        fmt::format("method {} is not supported: there are none, ngram, draft_model, "
+                    "eagle, eagle3 and medusa",
+                    name));
   }
   options.method = *method;
   return ok_status();

@@ -6,9 +6,10 @@
 
 namespace headrace {
 
-DraftPages::DraftPages(const KvPlan& plan, LayerRange layers, int32_t page_count)
+DraftPages::DraftPages(const KvPlan& plan, LayerRange layers, int32_t page_count, int32_t ahead)
     : group_(plan.layer_group[static_cast<size_t>(layers.first)]),
       block_tokens_(plan.block_tokens),
+      ahead_(ahead),
       filled_(static_cast<size_t>(page_count), 0) {}
 
 void DraftPages::take(const StepPlan& plan) {
@@ -21,7 +22,7 @@ void DraftPages::take(const StepPlan& plan) {
         const auto copy = std::find_if(plan.copies.begin(), plan.copies.end(), [&](const auto& c) {
           return c.group == group_ && c.to == page;
         });
-        const int32_t taken_over = std::clamp(work.first - begin, 0, block_tokens_);
+        const int32_t taken_over = std::clamp(work.first - ahead_ - begin, 0, block_tokens_);
         filled(page.value) =
             copy == plan.copies.end() ? 0 : std::min(filled(copy->from.value), taken_over);
       }

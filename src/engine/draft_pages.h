@@ -16,8 +16,8 @@ namespace headrace {
 class DraftPages {
  public:
   // `layers`: the draft's, of the plan's. Their groups hold the same tokens, of which one is
-  // watched.
-  DraftPages(const KvPlan& plan, LayerRange layers, int32_t page_count);
+  // watched. `ahead`: how many tokens behind its own a row is made of.
+  DraftPages(const KvPlan& plan, LayerRange layers, int32_t page_count, int32_t ahead = 0);
 
   // Pages that sequences get are empty; what is copied to them is what they take over of the
   // tokens before their first work. Before all else of a step.
@@ -30,7 +30,7 @@ class DraftPages {
  private:
   int32_t& filled(int32_t page) { return filled_[static_cast<size_t>(page)]; }
 
-  const int32_t group_, block_tokens_;
+  const int32_t group_, block_tokens_, ahead_;
   std::vector<int32_t> filled_;  // [pages] tokens from the page's first on
 };
 

@@ -41,12 +41,14 @@ class DraftPagesTest : public ::testing::Test {
   void take(const StepPlan& step) {
     slots_.update(step);
     pages_.take(step);
+    ahead_->take(step);
   }
   int32_t computed(int32_t slot) const { return pages_.computed(slots_, SlotId(slot)); }
 
   const KvPlan plan_;
   SlotTable slots_{4, 1, 4};
   DraftPages pages_;
+  std::unique_ptr<DraftPages> ahead_ = std::make_unique<DraftPages>(plan_, LayerRange{1, 2}, 8, 1);
 };
 
 TEST_F(DraftPagesTest, APageHoldsWhatWasComputedInIt) {
@@ -86,6 +88,17 @@ TEST_F(DraftPagesTest, ACopyHoldsWhatIsTakenOver) {
   admit(2, 40, {BlockId(3)});
   get(2, 14, 0, BlockId(6), {{.group = 0, .from = BlockId(3), .to = BlockId(6)}});
   EXPECT_EQ(computed(2), 12);
+}
+
+// A head's row is made of the token behind it, too: of what is taken over the last is another's.
+TEST_F(DraftPagesTest, ACopyOfAHeadsRowsHoldsOneLess) {
+  DraftPages& rows = *ahead_;
+  admit(0, 40, {});
+  get(0, 0, 0, BlockId(3));
+  rows.note(slots_, SlotId(0), 0, 12);
+  admit(1, 40, {BlockId(3)});
+  get(1, 7, 0, BlockId(4), {{.group = 0, .from = BlockId(3), .to = BlockId(4)}});
+  EXPECT_EQ(rows.computed(slots_, SlotId(1)), 6);
 }
 
 }  // namespace

@@ -3,50 +3,83 @@
 #include <algorithm>
 #include <chrono>
 #include <cmath>
+#include <limits>
 #include <utility>
+
+#include "base/log.h"
+#include "engine/medusa_drafter.h"
+#include "engine/model_drafter.h"
+#include "ops/sampling/sample.h"
 
 namespace headrace {
 namespace {
 
-// A draft that has no more to catch up with goes before those that have: they leave it no rows.
-constexpr int32_t kInStep = 16;
+// Of so many proposals that were verified fewer than this share are right: the draft is told of.
+constexpr int64_t kTriedEnough = 100;
+constexpr double kMostlyWrong = 0.05;
 
-ModelPass::Sizes draft_sizes(const ModelRunnerOptions& options) {
-  return {.tokens = std::max(options.max_num_batched_tokens, options.max_num_seqs),
-          .kv_length_max = options.max_model_len};
+bool has_own_ids(const ModelRunnerOptions& options) {
+  return options.draft_head && !options.draft_head->tokens.empty();
 }
 
-LayerRange draft_layers(const KvPlan& plan, const Model& draft) {
-  const auto all = static_cast<int32_t>(plan.layer_group.size());
-  return {all - draft.spec().layer_count, all};
+int64_t choosing_bytes(Device& device, const Model& model) {
+  return sample_workspace_bytes(device.pool().thread_count(), model.spec().vocab_size) + 4096;
+}
+
+int64_t all_logits_bytes(const Model& model) {
+  return kLogitRowsMax * int64_t{model.spec().vocab_size} * int64_t{sizeof(float)};
 }
 
 }  // namespace
 
-int64_t Drafter::workspace_bytes(Device& device, const ModelRunnerOptions& options) {
-  return ModelPass::workspace_bytes(device, *options.draft, draft_sizes(options));
+int64_t Drafter::bytes(Device& device, const Model& model, const ModelRunnerOptions& options) {
+  int64_t bytes = 0;
+  if (options.draft_head) {
+    bytes += DraftFeatures::bytes({model, options.draft, *options.draft_head},
+                                  options.max_num_batched_tokens);
+  }
+  if (has_own_ids(options)) bytes += choosing_bytes(device, model) + all_logits_bytes(model);
+  return bytes + (options.draft != nullptr ? ModelDrafter::pass_bytes(device, options)
+                                           : MedusaDrafter::pass_bytes(device, options));
 }
 
-Result<std::unique_ptr<Drafter>> Drafter::create(Device& device, const KvStorage& storage,
+Result<std::unique_ptr<Drafter>> Drafter::create(Device& device, const Model& model,
+                                                 const KvStorage& storage,
                                                  const ModelRunnerOptions& options) {
-  HR_ASSIGN_OR_RETURN(auto pass, ModelPass::create(device, *options.draft, draft_sizes(options),
-                                                   /*group=*/nullptr, options.hooks));
-  const LayerRange layers = draft_layers(storage.plan(), *options.draft);
-  return std::unique_ptr<Drafter>(new Drafter(storage, layers, std::move(pass), options));
+  std::unique_ptr<Drafter> drafter;
+  const int32_t model_layers = model.spec().layer_count;
+  if (options.draft != nullptr) {
+    HR_ASSIGN_OR_RETURN(drafter, ModelDrafter::create(device, model, storage, options));
+  } else {
+    HR_ASSIGN_OR_RETURN(drafter, MedusaDrafter::create(device, model, options));
+  }
+  if (options.draft_head) {
+    const int32_t own = options.draft == nullptr ? 0 : options.draft->spec().layer_count;
+    HR_RETURN_IF_ERROR(drafter->create_features(options.draft, storage, model_layers + own));
+  }
+  if (has_own_ids(options)) {
+    HR_ASSIGN_OR_RETURN(drafter->all_logits_, device.allocate(all_logits_bytes(model)));
+    HR_ASSIGN_OR_RETURN(Buffer choosing, device.allocate(choosing_bytes(device, model)));
+    drafter->choosing_ = Workspace(std::move(choosing));
+  }
+  return drafter;
 }
 
-Drafter::Drafter(const KvStorage& storage, LayerRange layers, std::unique_ptr<ModelPass> pass,
-                 const ModelRunnerOptions& options)
-    : kv_(storage.layers().subspan(static_cast<size_t>(layers.first))),
-      rows_max_(draft_sizes(options).tokens),
-      chance_min_(options.draft_chance_min),
-      end_ids_(options.end_ids),
-      builder_(storage.plan(), layers, /*keeps_rows=*/false),
-      pass_(std::move(pass)),
-      pages_(storage.plan(), layers, options.block_count) {}
+Drafter::Drafter(Device& device, const Model& model, const ModelRunnerOptions& options)
+    : device_(device), model_(model), options_(options) {}
+
+Status Drafter::create_features(const Model* head, const KvStorage& storage, int32_t layer_first) {
+  const auto layers = static_cast<int32_t>(storage.layers().size());
+  HR_ASSIGN_OR_RETURN(
+      DraftFeatures features,
+      DraftFeatures::create(device_, {model_, head, *options_.draft_head}, storage,
+                            {layer_first, layers}, options_.max_num_batched_tokens));
+  features_.emplace(std::move(features));
+  return ok_status();
+}
 
 const StepPlan& Drafter::propose(const StepPlan& plan, const SlotTable& slots, Sampler& sampler) {
-  pages_.take(plan);
+  begin_step(plan);
   drafts_.clear();
   drafting_ = {};
   for (size_t i = 0; i < plan.work.size(); ++i) {
@@ -60,8 +93,7 @@ const StepPlan& Drafter::propose(const StepPlan& plan, const SlotTable& slots, S
   }
   if (drafts_.empty()) return plan;
   const auto start = std::chrono::steady_clock::now();
-  catch_up(slots);
-  extend(slots, sampler);
+  draft(slots, sampler);
   drafted_ = {.step = plan.step, .work = plan.work, .token_count = plan.token_count};
   for (Draft& draft : drafts_) {
     Work& work = drafted_.work[draft.work];
@@ -76,93 +108,40 @@ const StepPlan& Drafter::propose(const StepPlan& plan, const SlotTable& slots, S
   return drafted_;
 }
 
-// The first pass: all that is known and not computed, as far as there are rows.
-void Drafter::catch_up(const SlotTable& slots) {
-  runs_.clear();
-  in_pass_.clear();
-  int32_t rows_left = rows_max_;
-  for (const bool in_step : {true, false}) {
-    for (Draft& draft : drafts_) {
-      const int32_t behind = draft.known - pages_.computed(slots, draft.slot);
-      if ((behind <= kInStep) == in_step && !draft.going) add_known(draft, slots, rows_left);
-    }
-  }
-  if (!runs_.empty()) forward(slots);
-}
-
-// The last token is computed in any case: what follows it is asked. An id of padding that the draft
-// does not have ends its drafts.
-void Drafter::add_known(Draft& draft, const SlotTable& slots, int32_t& rows_left) {
-  const int32_t first = std::min(pages_.computed(slots, draft.slot), draft.known - 1);
-  const int32_t count = std::min(draft.known - first, rows_left);
-  if (count == 0) return;
-  const std::vector<TokenId>& tokens = slots[draft.slot].tokens;
-  CHECK(std::ssize(tokens) == draft.known);
-  const TokenSpan run =
-      TokenSpan(tokens).subspan(static_cast<size_t>(first), static_cast<size_t>(count));
-  const int32_t vocabulary = pass_->model().spec().vocab_size;
-  if (std::any_of(run.begin(), run.end(), [&](TokenId id) { return id >= vocabulary; })) return;
-  runs_.push_back({.slot = draft.slot, .first = first, .tokens = run});
-  in_pass_.push_back(&draft);
-  pages_.note(slots, draft.slot, first, first + count);
-  rows_left -= count;
-  draft.going = first + count == draft.known;
-}
-
-// Samples behind a pass and starts the next, until nobody goes on.
-void Drafter::extend(const SlotTable& slots, Sampler& sampler) {
-  while (!runs_.empty()) {
-    std::vector<LogitRow> rows;
-    std::vector<Draft*> going;
-    int32_t row = 0;
-    for (size_t i = 0; i < runs_.size(); ++i) {
-      row += static_cast<int32_t>(runs_[i].tokens.size());
-      Draft& draft = *in_pass_[i];
-      if (!draft.going) continue;
-      rows.push_back({.hidden_row = row - 1,
-                      .sequence = draft.sequence,
-                      .slot = draft.slot,
-                      .samples = true,
-                      .ahead = static_cast<int32_t>(draft.tokens.size())});
-      going.push_back(&draft);
-    }
-    sample(going, rows, slots, sampler);
-    pass_->end();
-    runs_.clear();
-    in_pass_.clear();
-    for (Draft* draft : going) {
-      if (!draft->going) continue;
-      runs_.push_back({.slot = draft->slot,
-                       .first = draft->known + static_cast<int32_t>(draft->tokens.size()) - 1,
-                       .tokens = TokenSpan(draft->tokens).last(1)});
-      in_pass_.push_back(draft);
-    }
-    if (!runs_.empty()) forward(slots);
-  }
-}
-
-void Drafter::forward(const SlotTable& slots) {
-  const ForwardBatch batch = builder_.build(runs_, slots);
-  pass_->forward(batch, kv_, {});
-  ++drafting_.passes;
-  drafting_.rows += static_cast<int32_t>(batch.tokens.size());
-  for (Draft* draft : in_pass_) ++draft->passes;
-}
-
 void Drafter::sample(std::span<Draft*> drafts, std::span<const LogitRow> rows,
                      const SlotTable& slots, Sampler& sampler) {
   for (size_t first = 0; first < rows.size(); first += kLogitRowsMax) {
     const size_t count = std::min<size_t>(kLogitRowsMax, rows.size() - first);
-    const Workspace::Mark mark(pass_->workspace());
     const auto part = rows.subspan(first, count);
-    const TensorView logits = pass_->logits(part);
-    OpContext op = pass_->context();
-    const std::span<const SampleResult> sampled = sampler.propose(op, part, logits, slots);
+    OpContext op = context();
+    const Workspace::Mark mark(op.workspace);
+    const TensorView own = logits(part);
+    std::span<const SampleResult> sampled;
+    if (has_own_ids(options_)) {
+      OpContext choosing{device_, op.stream, choosing_, op.mesh, op.hooks};
+      sampled = sampler.propose(choosing, part, over_all_ids(own), slots);
+    } else {
+      sampled = sampler.propose(op, part, own, slots);
+    }
     for (size_t i = 0; i < count; ++i) {
       Draft& draft = *drafts[first + i];
       add(draft, sampled[i], slots[draft.slot].request->sampling);
     }
   }
+}
+
+// The ids that the head has no logits of cannot come.
+TensorView Drafter::over_all_ids(const TensorView& logits) {
+  const TensorView all(all_logits_.data(), DType::kF32,
+                       Shape{logits.rows(), model_.spec().vocab_size});
+  const std::vector<TokenId>& ids = options_.draft_head->tokens;
+  for (int64_t row = 0; row < logits.rows(); ++row) {
+    float* const to = f32_row(all, row);
+    const float* const from = f32_row(logits, row);
+    std::fill_n(to, all.columns(), -std::numeric_limits<float>::infinity());
+    for (int64_t i = 0; i < logits.columns(); ++i) to[ids[static_cast<size_t>(i)]] = from[i];
+  }
+  return all;
 }
 
 // Behind an end nothing follows. What a greedy answer gets is sure to the draft's own probability;
@@ -172,11 +151,12 @@ void Drafter::add(Draft& draft, const SampleResult& sampled, const SamplingParam
   if (sampled.fault) return;
   draft.tokens.push_back(sampled.token);
   if (sampling.temperature == 0) draft.chance *= std::exp(sampled.logprob);
-  const bool ends = std::find(end_ids_.begin(), end_ids_.end(), sampled.token) != end_ids_.end();
-  draft.going = std::ssize(draft.tokens) < draft.most && draft.chance >= chance_min_ && !ends;
+  const std::vector<TokenId>& ends = options_.end_ids;
+  const bool is_end = std::find(ends.begin(), ends.end(), sampled.token) != ends.end();
+  draft.going =
+      std::ssize(draft.tokens) < draft.most && draft.chance >= options_.draft_chance_min && !is_end;
 }
 
-// Of the last pass's token keys and values are there only where another pass followed.
 void Drafter::settle(const SlotTable& slots, StepResult& result) {
   result.drafting = std::exchange(drafting_, {});
   size_t at = 0;
@@ -186,12 +166,23 @@ void Drafter::settle(const SlotTable& slots, StepResult& result) {
     StepResult::Row& row = result.rows[at];
     row.drafted = static_cast<int32_t>(draft.tokens.size());
     const int32_t accepted = static_cast<int32_t>(row.accepted.size()) - 1;
-    const int32_t right = std::min(accepted, draft.passes - 1);
-    if (right > 0 && !draft.tokens.empty()) {
-      pages_.note(slots, draft.slot, draft.known, draft.known + right);
-    }
+    if (draft.tokens.empty()) continue;
+    settled(slots, draft, accepted);
+    count(row.drafted, accepted);
   }
   drafts_.clear();
+}
+
+void Drafter::count(int32_t proposed, int32_t right) {
+  tried_ += std::min(proposed, right + 1);
+  right_ += right;
+  if (told_ || tried_ < kTriedEnough) return;
+  told_ = true;
+  if (static_cast<double>(right_) >= kMostlyWrong * static_cast<double>(tried_)) return;
+  log_warning(
+      "draft {}: {} of {} proposed tokens were right, less than 5 %: answers are what they are "
+      "without, and hardly sooner; take a draft that was made for this model, or none",
+      options_.draft_name, right_, tried_);
 }
 
 }  // namespace headrace

@@ -1,20 +1,17 @@
-// Drafter: a draft model that proposes the tokens of a step's work (Work::drafted), on a CPU.
-//
-// Its layers lie behind the model's in the plan of keys and values, so that pages are both's. It
-// runs over what is known of a sequence and it has not computed, samples at the last token with
-// the parameters and the random number of that place, and goes on with what it has sampled, one
-// pass a token, all sequences of the step together. A draft that has much to catch up with does so
-// over several steps and proposes nothing meanwhile.
+// Drafter: what proposes the tokens of a step's work (Work::drafted), on a CPU: a model
+// (model_drafter.h) or heads on the model (medusa_drafter.h). It samples with the parameters and
+// the random number of each place, all sequences of a step together.
 #pragma once
 
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <span>
 #include <vector>
 
 #include "base/status.h"
 #include "engine/batch_builder.h"
-#include "engine/draft_pages.h"
+#include "engine/draft_features.h"
 #include "engine/kv_storage.h"
 #include "engine/model_pass.h"
 #include "engine/model_runner.h"
@@ -25,18 +22,29 @@ namespace headrace {
 
 class Drafter {
  public:
-  static int64_t workspace_bytes(Device& device, const ModelRunnerOptions& options);
-  // All outlive it. REQUIRES: options.draft; the storage's plan is one with its layers at the end
-  static Result<std::unique_ptr<Drafter>> create(Device& device, const KvStorage& storage,
+  // Of memory beside the draft's weights.
+  static int64_t bytes(Device& device, const Model& model, const ModelRunnerOptions& options);
+  // All outlive it; `model` is the one that it proposes for. REQUIRES: options.has_draft(); the
+  // storage's plan is one of kept_spec()
+  static Result<std::unique_ptr<Drafter>> create(Device& device, const Model& model,
+                                                 const KvStorage& storage,
                                                  const ModelRunnerOptions& options);
+  virtual ~Drafter() = default;
 
   // The plan's work, whose drafted tokens are proposed ones, as many as there are; valid until the
   // next call. REQUIRES: slots.update(plan) was called, and the plan's pages are copied
   const StepPlan& propose(const StepPlan& plan, const SlotTable& slots, Sampler& sampler);
+  // Where the model's pass over that work leaves rows for it, and then, that it has.
+  LayerTaps taps() const { return features_ ? features_->taps() : LayerTaps(); }
+  void keep_features(const StepPlan& plan, const SlotTable& slots) {
+    if (!features_) return;
+    OpContext op = context();
+    features_->keep(op, plan, slots);
+  }
   // The step's result says what was accepted: it is told what was proposed.
   void settle(const SlotTable& slots, StepResult& result);
 
- private:
+ protected:
   // Of a work that is to be drafted.
   struct Draft {
     size_t work = 0;
@@ -49,29 +57,39 @@ class Drafter {
     double chance = 1;  // that all its tokens are right
     bool going = false;
   };
-  Drafter(const KvStorage& storage, LayerRange layers, std::unique_ptr<ModelPass> pass,
-          const ModelRunnerOptions& options);
+  Drafter(Device& device, const Model& model, const ModelRunnerOptions& options);
+  Status create_features(const Model* head, const KvStorage& storage, int32_t layer_first);
 
-  void catch_up(const SlotTable& slots);
-  void add_known(Draft& draft, const SlotTable& slots, int32_t& rows_left);
-  void extend(const SlotTable& slots, Sampler& sampler);
+  // Of all works that are to be drafted, none of which is `going`: makes their tokens.
+  virtual void draft(const SlotTable& slots, Sampler& sampler) = 0;
+  virtual void begin_step(const StepPlan& /*plan*/) {}
+  // The first `right` tokens of the draft were.
+  virtual void settled(const SlotTable& /*slots*/, const Draft& /*draft*/, int32_t /*right*/) {}
+  // The rows' logits, to the end of a Mark of the context's workspace.
+  virtual TensorView logits(std::span<const LogitRow> rows) = 0;
+  virtual OpContext context() = 0;
+
+  // Samples each draft's next token.
   void sample(std::span<Draft*> drafts, std::span<const LogitRow> rows, const SlotTable& slots,
               Sampler& sampler);
-  void add(Draft& draft, const SampleResult& sampled, const SamplingParams& sampling) const;
-  void forward(const SlotTable& slots);
 
-  const std::span<const KvLayerView> kv_;  // of its layers
-  const int32_t rows_max_;
-  const double chance_min_;
-  const std::vector<TokenId> end_ids_;
-  BatchBuilder builder_;
-  std::unique_ptr<ModelPass> pass_;
-  DraftPages pages_;
-  std::vector<Draft> drafts_;   // of a step
-  std::vector<TokenRun> runs_;  // of a pass, in the order of `in_pass_`
-  std::vector<Draft*> in_pass_;
-  StepPlan drafted_;
+  Device& device_;
+  const Model& model_;
+  const ModelRunnerOptions options_;
+  std::optional<DraftFeatures> features_;  // of heads
+  std::vector<Draft> drafts_;              // of a step
   StepResult::Drafting drafting_;
+
+ private:
+  void add(Draft& draft, const SampleResult& sampled, const SamplingParams& sampling) const;
+  TensorView over_all_ids(const TensorView& logits);
+  void count(int32_t proposed, int32_t right);
+
+  StepPlan drafted_;
+  Buffer all_logits_;   // [kLogitRowsMax, V], where a head has ids of its own
+  Workspace choosing_;  // with which these are sampled
+  int64_t tried_ = 0, right_ = 0;
+  bool told_ = false;  // that it is mostly wrong
 };
 
 }  // namespace headrace

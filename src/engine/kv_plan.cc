@@ -183,6 +183,19 @@ ModelSpec with_draft(const ModelSpec& model, const ModelSpec& draft) {
   return both;
 }
 
+ModelSpec with_rows(const ModelSpec& model, LayerKv kind, int64_t width) {
+  ModelSpec with = model;
+  kind.window = 0;
+  const int64_t of_layer =
+      kind.kv_heads * int64_t{kind.k_dim + (kind.v_aliases_k ? 0 : kind.v_dim)};
+  CHECK(of_layer > 0);
+  for (int64_t kept = 0; kept < width; kept += of_layer) {
+    with.kv.push_back(kind);
+    ++with.layer_count;
+  }
+  return with;
+}
+
 KvPlan plan_kv(const ModelSpec& spec, KvFormats formats, int32_t block_tokens) {
   KvPlan plan{.formats = formats, .block_tokens = block_tokens};
   plan.kinds = kinds_of(spec, formats, block_tokens);

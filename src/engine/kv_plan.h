@@ -61,6 +61,9 @@ struct KvPlan {
 // What a model and its draft keep of a token together: the draft's layers behind the model's. A
 // draft keeps what a window has passed too, since it may compute tokens long after the model.
 ModelSpec with_draft(const ModelSpec& model, const ModelSpec& draft);
+// With layers behind these in which a row of `width` numbers a token is kept as keys and values of
+// `kind`, whatever window that has.
+ModelSpec with_rows(const ModelSpec& model, LayerKv kind, int64_t width);
 KvPlan plan_kv(const ModelSpec& spec, KvFormats formats, int32_t block_tokens);
 // Of a rank that keeps `spec.kv` of what `whole` is planned for: the same groups of the same
 // layers, in pages of its own size.

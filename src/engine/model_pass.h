@@ -46,6 +46,8 @@ class ModelPass {
   // Of the forward pass before, the rows' logits [rows, V], to the end of a Mark; of ranks that
   // are not the first, of no meaning. REQUIRES: at most kLogitRowsMax rows
   TensorView logits(std::span<const LogitRow> rows);
+  // Of the forward pass before, to end(): the rows behind the last layer, [T, D].
+  const TensorView& hidden() const { return hidden_; }
   // Gives back the batch's memory.
   void end() { mark_.reset(); }
   bool running() const { return mark_.has_value(); }

@@ -52,7 +52,11 @@ class ModelRunner final : public Runner {
         builder_(leader().storage().plan(), {0, model_.spec().layer_count},
                  options_.keep_logit_rows),
         sampler_(options_.end_ids),
-        threads_(static_cast<int>(ranks_.size())) {}
+        threads_(static_cast<int>(ranks_.size())) {
+    taps_ = options_.taps;
+    if (drafter_ == nullptr) return;
+    taps_.insert(taps_.end(), drafter_->taps().begin(), drafter_->taps().end());
+  }
 
   Ticket submit_forward(const StepPlan& plan) override;
   void submit_sample(Ticket ticket) override;
@@ -89,7 +93,8 @@ class ModelRunner final : public Runner {
   const Ranks ranks_;                         // [ranks]
   std::vector<Status> statuses_;              // [ranks] of the pages of the last step
   std::unique_ptr<KvPopulation> population_;  // of its pool; null: none
-  const std::unique_ptr<Drafter> drafter_;    // null: no draft model
+  const std::unique_ptr<Drafter> drafter_;    // null: no draft
+  std::vector<LayerTap> taps_;                // of each step
   SlotTable slots_;
   BatchBuilder builder_;
   Sampler sampler_;
@@ -148,8 +153,9 @@ Ticket ModelRunner::submit_forward(const StepPlan& plan) {
   stepped_ = true;
   on_ranks([&](RankCompute& compute, int rank) {
     if (rank != 0) flush_denormals_on_this_thread();
-    compute.forward(plan, batch, rank == 0 ? LayerTaps(options_.taps) : LayerTaps());
+    compute.forward(plan, batch, rank == 0 ? LayerTaps(taps_) : LayerTaps());
   });
+  if (drafter_ != nullptr) drafter_->keep_features(proposed, slots_);
   return Ticket(++last_ticket_);
 }
 
@@ -249,14 +255,32 @@ Result<std::unique_ptr<KvMemory>> create_memory(Device& device, const KvPlan& pl
        .pages_per_sequence = pages_for(options.max_model_len, plan.block_tokens)});
 }
 
+// A kind of keys and values to keep rows as, where the head has no layers: the model's own, so that
+// they lie in its pages.
+LayerKv kind_of_rows(const ModelSpec& model) {
+  const auto found = std::ranges::find_if(
+      model.kv, [](const LayerKv& kv) { return kv.kv_heads > 0 && !kv.v_aliases_k; });
+  if (found != model.kv.end()) return *found;
+  return {.kv_heads = 1, .k_dim = 64, .v_dim = 64};
+}
+
 }  // namespace
+
+ModelSpec kept_spec(const ModelSpec& model, const ModelRunnerOptions& options) {
+  const ModelSpec both =
+      options.draft == nullptr ? model : with_draft(model, options.draft->spec());
+  if (!options.draft_head) return both;
+  if (options.draft == nullptr) return with_rows(both, kind_of_rows(model), model.hidden_size);
+  const ModelSpec& head = options.draft->spec();
+  return with_rows(both, head.kv.front(), head.hidden_size);
+}
 
 int64_t model_runner_bytes(Device& device, const Model& model, const KvPlan& plan,
                            const ModelRunnerOptions& options) {
   return runs_ahead(device)
              ? device_runner_bytes(device, model, plan, options)
              : RankCompute::workspace_bytes({&device, &model}, options) +
-                   (options.draft == nullptr ? 0 : Drafter::workspace_bytes(device, options)) +
+                   (options.has_draft() ? Drafter::bytes(device, model, options) : 0) +
                    StateStorage::bytes(device, model.spec(), options.max_num_seqs,
                                        options.state_checkpoints);
 }
@@ -313,9 +337,8 @@ Result<std::unique_ptr<Runner>> create_model_runner(std::span<const ModelRank> r
                            memory->pool() != nullptr && !device.pool().several_nodes();
     const KvPoolMemory pool{memory->pool(), plan.page_bytes, options.block_count};
     const ModelSpec& own = rank.model->spec();
-    KvStorage storage = KvStorage::create(
-        device, options.draft == nullptr ? own : with_draft(own, options.draft->spec()),
-        std::move(plan), std::move(memory));
+    KvStorage storage =
+        KvStorage::create(device, kept_spec(own, options), std::move(plan), std::move(memory));
     if (!on_cpu) HR_RETURN_IF_ERROR(storage.add_unpacked(device, options.block_count + 1));
     const size_t index = computes.size() + of_gpus.size();
     if (!options.tiers.empty()) storage.set_tiers(options.tiers[index]);
@@ -340,10 +363,10 @@ Result<std::unique_ptr<Runner>> create_model_runner(std::span<const ModelRank> r
     return create_staged_runner(ranks, std::move(computes), std::move(group), std::move(options));
   }
   std::unique_ptr<Drafter> drafter;
-  if (options.draft != nullptr) {
+  if (options.has_draft()) {
     CHECK(!split && options.tiers.empty() && options.kv_memory == KvMemoryKind::kPaged);
-    HR_ASSIGN_OR_RETURN(
-        drafter, Drafter::create(*ranks.front().device, computes.front()->storage(), options));
+    HR_ASSIGN_OR_RETURN(drafter, Drafter::create(*ranks.front().device, *ranks.front().model,
+                                                 computes.front()->storage(), options));
   }
   return std::unique_ptr<Runner>(
       std::make_unique<ModelRunner>(ranks, std::move(computes), std::move(group),

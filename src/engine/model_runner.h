@@ -7,10 +7,13 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <span>
+#include <string>
 #include <vector>
 
 #include "base/status.h"
+#include "engine/draft_head.h"
 #include "engine/kv_population.h"
 #include "engine/kv_storage.h"
 #include "engine/runner.h"
@@ -52,8 +55,12 @@ struct ModelRunnerOptions {
   std::vector<LayerTap> taps;        // of each step; of ranks, the first one's
   double synthetic_acceptance = -1;  // as in ProposalOptions
   // CPU, one rank, paged memory, no tiers; or null: proposes tokens (Work::drafted). It lies on the
-  // model's device and outlives the runner; the plan is one of with_draft().
+  // model's device and outlives the runner; the plan is one of kept_spec().
   const Model* draft = nullptr;
+  // Where it is a head that reads this model's hidden rows (`draft`, of layers, or Medusa's).
+  std::optional<DraftHead> draft_head = {};
+  std::string draft_name = {};  // for messages
+  bool has_draft() const { return draft != nullptr || draft_head.has_value(); }
   double draft_chance_min = 0;  // as ProposalOptions::chance_min
   // GPU: where the adapters of requests lie; null: they have none.
   std::shared_ptr<const LoraSlots> adapter_slots = {};
@@ -63,6 +70,10 @@ struct ModelRunnerOptions {
 };
 
 inline constexpr int32_t kDeviceStepsInFlight = 2;
+
+// What a model keeps of a token together with what proposes for it (options.draft, draft_head): the
+// layers of the draft, and those that keep what a head reads, behind its own.
+ModelSpec kept_spec(const ModelSpec& model, const ModelRunnerOptions& options);
 
 // Bytes of device memory that a runner takes beside weights and KV pool: on a GPU activations,
 // logits, results and tables of slots, on the CPU activations, logits and states.

@@ -1,6 +1,7 @@
 #include "models/decoder.h"
 
 #include <algorithm>
+#include <cstring>
 #include <iterator>
 #include <limits>
 #include <numeric>
@@ -148,7 +149,7 @@ struct DecoderScratch {
 
 // The pieces that a pass over the layers takes of its workspace at most, those of its ops included.
 int64_t scratch_parts_max(const DecoderSpec& spec) {
-  return 5 + 2 * kPartAreasMax + 2 * std::ssize(spec.ropes);
+  return 6 + 2 * kPartAreasMax + 2 * std::ssize(spec.ropes);
 }
 
 // One run of layers over a batch. T = its tokens.
@@ -169,9 +170,11 @@ class DecoderPass {
     for (size_t i = 0; i < ropes.size(); ++i) fill_angles(ropes[i], memory_.angles[i]);
   }
 
-  void run_layer(int32_t index, const DecoderLayer& layer, const KvLayerView& kv) {
+  // `mixer_input`: what its mixer reads in place of x; no data: x.
+  void run_layer(int32_t index, const DecoderLayer& layer, const KvLayerView& kv,
+                 const ConstTensorView& mixer_input = {}) {
     if (layer.form != LayerForm::kSequential) hold_network_input(layer, nullptr);
-    mix(index, layer, kv, nullptr);
+    mix(index, layer, kv, nullptr, mixer_input);
     feed_forward(layer);
   }
 
@@ -243,9 +246,11 @@ class DecoderPass {
   }
 
   void mix(int32_t index, const DecoderLayer& layer, const KvLayerView& kv,
-           const ForwardBatch::KeptRows* kept) {
+           const ForwardBatch::KeptRows* kept, const ConstTensorView& input = {}) {
     if (!layer.has_mixer) return;
-    ResidualBranch branch(stream_, layer.mixer_norm, layer.mixer_post_norm);
+    ResidualBranch branch = input.data == nullptr
+                                ? ResidualBranch(stream_, layer.mixer_norm, layer.mixer_post_norm)
+                                : ResidualBranch(stream_, input, layer.mixer_post_norm);
     layer.mixer->run({.branch = branch,
                       .scratch = scratch_of(memory_.mixer),
                       .angles = memory_.angles,
@@ -353,13 +358,13 @@ class Decoder final : public Model {
                           int32_t thread_count) const override;
 
   void embed(OpContext& context, const ForwardBatch& batch, TensorView hidden) const override {
-    embedding(context, {.tokens = batch.tokens,
-                        .table = weights_.embedding,
-                        .out = hidden,
-                        .scale = spec_.embedding_scale,
-                        .packed = packed_table(weights_),
-                        .positions = batch.positions,
-                        .position_table = position_table()});
+    if (spec_.features.use == FeatureUse::kNone) return look_up(context, batch, hidden);
+    if (spec_.features.use == FeatureUse::kBeside) return copy_rows(batch.features, hidden);
+    Workspace::Mark mark(context.workspace);
+    const TensorView joined = joined_rows(context, hidden.rows());
+    look_up(context, batch, left_of(joined));
+    copy_rows(batch.features, right_of(joined));
+    multiply(context, weights_.features.fc, joined, hidden);
   }
 
   void layers(OpContext& context, const ForwardBatch& batch, LayerRange range,
@@ -367,6 +372,10 @@ class Decoder final : public Model {
     Workspace::Mark mark(context.workspace);
     DecoderPass pass(context, spec_, widths_, state_offsets_, batch, hidden);
     pass.rotate_positions(weights_.ropes);
+    ConstTensorView first_input;
+    if (spec_.features.use == FeatureUse::kBeside && range.first == 0) {
+      first_input = beside_features(context, batch, hidden);
+    }
     for (int32_t i = range.first; i < range.last; ++i) {
       const DecoderLayer& layer = weights_.layers[static_cast<size_t>(i)];
       if (batch.kept != nullptr && i + 1 == model_spec_.layer_count) {
@@ -374,12 +383,19 @@ class Decoder final : public Model {
         return leave_at_taps(context.stream, taps, i,
                              hidden.row_range(0, std::ssize(batch.kept->rows)));
       }
-      pass.run_layer(i, layer, kv[static_cast<size_t>(i)]);
+      pass.run_layer(i, layer, kv[static_cast<size_t>(i)],
+                     i == 0 ? first_input : ConstTensorView());
       if (!has_tap(taps, i)) continue;
       pass.settle();
       leave_at_taps(context.stream, taps, i, hidden);
     }
     pass.settle();
+  }
+
+  void make_features(OpContext& context, ConstTensorView rows, TensorView features) const override {
+    CHECK(spec_.features.use != FeatureUse::kNone);
+    if (spec_.features.use == FeatureUse::kJoined) return copy_rows(rows, features);
+    multiply(context, weights_.features.fc, rows, features);
   }
 
   void normalise_rows(OpContext& context, TensorView rows) const override {
@@ -394,7 +410,9 @@ class Decoder final : public Model {
   }
 
   void head(OpContext& context, TensorView rows, TensorView logits) const override {
-    normalise(context, weights_.output_norm, rows, {}, spec_.residual_scale, rows);
+    if (weights_.output_norm.kind != NormKind::kNone) {
+      normalise(context, weights_.output_norm, rows, {}, spec_.residual_scale, rows);
+    }
     const TensorView own = own_logits(context, logits);
     linear(context,
            {.x = rows, .weight = &weights_.output, .bias = output_bias(context), .y = own});
@@ -403,6 +421,50 @@ class Decoder final : public Model {
   }
 
  private:
+  void look_up(OpContext& context, const ForwardBatch& batch, const TensorView& rows) const {
+    embedding(context, {.tokens = batch.tokens,
+                        .table = weights_.embedding,
+                        .out = rows,
+                        .scale = spec_.embedding_scale,
+                        .packed = packed_table(weights_),
+                        .positions = batch.positions,
+                        .position_table = position_table()});
+  }
+
+  // ---- of a draft head, which runs on a CPU ----
+
+  TensorView joined_rows(OpContext& context, int64_t rows) const {
+    ArenaPlaces places;
+    const TensorPart part = place_joined(places, rows);
+    return part.in(context.workspace.take(places.used()));
+  }
+  TensorPart place_joined(ArenaPlaces& places, int64_t rows) const {
+    return places.take_tensor(activation_dtype_, Shape{rows, 2 * model_spec_.hidden_size});
+  }
+  TensorView left_of(const TensorView& joined) const {
+    return column_range(joined, 0, model_spec_.hidden_size);
+  }
+  TensorView right_of(const TensorView& joined) const {
+    return column_range(joined, model_spec_.hidden_size, model_spec_.hidden_size);
+  }
+  static void copy_rows(const ConstTensorView& from, const TensorView& to) {
+    CHECK(from.shape == to.shape && from.dtype == DType::kF32 && to.dtype == DType::kF32);
+    const auto bytes = static_cast<size_t>(from.columns()) * sizeof(float);
+    for (int64_t r = 0; r < from.rows(); ++r) std::memcpy(to.row(r), from.row(r), bytes);
+  }
+
+  // What the first mixer reads: [norm(embedding), hidden_norm(x)].
+  ConstTensorView beside_features(OpContext& context, const ForwardBatch& batch,
+                                  const TensorView& hidden) const {
+    const TensorView joined = joined_rows(context, hidden.rows());
+    look_up(context, batch, left_of(joined));
+    normalise(context, weights_.layers.front().mixer_norm, left_of(joined), {}, 1.0f,
+              left_of(joined));
+    normalise(context, weights_.features.norm, hidden, {}, 1.0f, right_of(joined));
+    if (spec_.features.norm_first) copy_rows(right_of(joined), hidden);
+    return joined;
+  }
+
   int64_t adapter_workspace_bytes(int64_t rows) const;
   // No data: positions are not learned.
   ConstTensorView position_table() const {
@@ -487,6 +549,10 @@ int64_t Decoder::workspace_bytes(int32_t tokens, int32_t logit_rows, int32_t kv_
   }
   op_bytes = std::max(op_bytes, adapter_workspace_bytes(tokens));
   ArenaPlaces places;
+  if (spec_.features.use != FeatureUse::kNone) {
+    op_bytes = std::max(op_bytes, linear_workspace_bytes(tokens, weights_.features.fc.weight));
+    place_joined(places, tokens);
+  }
   DecoderScratch::place(places, spec_, widths_, tokens, activation_dtype_, device_);
   places.take<std::byte>(static_cast<size_t>(op_bytes));
   return places.bytes_for(scratch_parts_max(spec_));
@@ -504,7 +570,9 @@ Result<std::unique_ptr<Model>> load_decoder(DecoderSpec spec, const WeightSource
   const DType activations = activation_dtype(device.kind(), options.compute);
   HR_RETURN_IF_ERROR(check_device_limits(spec, device.traits(), activations));
   CHECK(options.output_rows >= 0 && !(options.output_rows > 0 && options.shard.is_split()));
-  if (options.output_rows < spec.model.vocab_size) spec.model.output_rows = options.output_rows;
+  const int32_t outputs = spec.output_vocab > 0 ? spec.output_vocab : spec.model.vocab_size;
+  if (options.output_rows < outputs) spec.model.output_rows = options.output_rows;
+  if (spec.output_vocab > 0 && spec.model.output_rows == 0) spec.model.output_rows = outputs;
   HR_ASSIGN_OR_RETURN(DecoderWeights weights, load_decoder_weights(spec, source, device, options));
   return std::unique_ptr<Model>(std::make_unique<Decoder>(std::move(spec), std::move(weights),
                                                           device.traits(), activations, options));

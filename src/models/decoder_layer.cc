@@ -29,7 +29,7 @@ DecoderLayer make_layer(const DecoderSpec& spec, int32_t index) {
                        .bias = {},
                        .scale = scale};
   };
-  return {.mixer_norm = norm(has_mixer, layer.pre_norm),
+  return {.mixer_norm = norm(has_mixer && !layer.mixer_reads_x, layer.pre_norm),
           .mixer = make_any_part(layer.mixer, hidden),
           .mixer_post_norm = norm(has_mixer, layer.post_norm),
           .ffn_norm = norm(own_norm, layer.pre_norm, layer.network_input_scale),

@@ -148,7 +148,7 @@ std::vector<TensorSpec> decoder_tensors(const DecoderSpec& spec) {
     tensors.push_back(
         {"position_embd.weight", Shape{spec.positions.first + spec.positions.count, hidden}});
   }
-  if (spec.output_norm != NormKind::kLayerBare) {
+  if (spec.output_norm != NormKind::kLayerBare && spec.output_norm != NormKind::kNone) {
     tensors.push_back({spec.output_norm_name + ".weight", Shape{hidden}});
   }
   if (spec.output_norm == NormKind::kLayer) tensors.push_back({"output_norm.bias", Shape{hidden}});
@@ -161,8 +161,17 @@ std::vector<TensorSpec> decoder_tensors(const DecoderSpec& spec) {
   if (spec.head.classes > 0) {
     tensors.push_back({"cls.output.weight", Shape{spec.head.classes, hidden}});
   }
-  if (!spec.tied_embeddings) tensors.push_back({"output.weight", Shape{vocab, hidden}});
+  const int64_t outputs = spec.output_vocab > 0 ? spec.output_vocab : vocab;
+  if (!spec.tied_embeddings) tensors.push_back({"output.weight", Shape{outputs, hidden}});
   if (spec.output_bias) tensors.push_back({"output.bias", Shape{vocab}});
+  const FeatureSpec& features = spec.features;
+  if (features.use != FeatureUse::kNone) {
+    tensors.push_back({"fc.weight", Shape{hidden, features.fc_columns}});
+    if (features.fc_bias) tensors.push_back({"fc.bias", Shape{hidden}});
+  }
+  if (features.use == FeatureUse::kBeside) {
+    tensors.push_back({"blk.0.hidden_norm.weight", Shape{hidden}});
+  }
   for (int32_t i = 0; i < spec.model.layer_count; ++i) {
     ListedTensors listed(i, tensors);
     CHECK(make_layer(spec, i).load(listed, hidden).ok());

@@ -39,6 +39,7 @@ struct DecoderLayerSpec {
   LayerForm form = LayerForm::kSequential;
   const char* mixer_norm_name = "attn_norm";  // of the tensors of the mixer's pre_norm
   const char* ffn_norm_name = "ffn_norm";     // of those of the network's
+  bool mixer_reads_x = false;                 // no norm stands before it, whatever pre_norm says
   // Of what the network reads, and of its branch (Falcon-H1).
   float network_input_scale = 1.0f;
   float network_scale = 1.0f;
@@ -53,6 +54,22 @@ struct DecoderLayerSpec {
 struct LearnedPositions {
   int32_t count = 0;  // of positions; 0: none are learned
   int32_t first = 0;
+};
+
+// What the layers of a draft head begin with (EAGLE; Li et al., 2024, 2025): beside the embedding
+// of a token the feature of the one before it, which is made of what the model had there
+// (ForwardBatch::features).
+enum class FeatureUse : uint8_t {
+  kNone,    // it is no head
+  kJoined,  // x = fc [embedding, feature]; features are hidden rows as they are (EAGLE-1, 2)
+  kBeside,  // x = feature, and the first mixer reads [norm(embedding), hidden_norm(x)]; features
+            // are fc of hidden rows of several layers, side by side (EAGLE-3)
+};
+struct FeatureSpec {
+  FeatureUse use = FeatureUse::kNone;
+  int64_t fc_columns = 0;
+  bool fc_bias = false;
+  bool norm_first = false;  // kBeside: x begins as hidden_norm(feature)
 };
 
 struct DecoderSpec {
@@ -70,6 +87,8 @@ struct DecoderSpec {
   bool tied_embeddings = false;
   bool output_bias = false;  // of the output matrix
   OutputHead head;           // its classes are no part of the decoder
+  FeatureSpec features;
+  int32_t output_vocab = 0;  // rows of the output matrix, of a vocabulary of its own; 0: vocab_size
 };
 
 // What every decoder takes from the configuration as it is, the layers alike, of attention and a

@@ -65,6 +65,7 @@ class DecoderLoader {
       HR_RETURN_IF_ERROR(load_layer(i));
       report(static_cast<double>(i + 1) / (spec_.model.layer_count + 1));
     }
+    HR_RETURN_IF_ERROR(load_features());
     HR_RETURN_IF_ERROR(load_output_norm());
     const char* output = spec_.tied_embeddings ? kTable : "output.weight";
     if (options_.shard.is_split()) {
@@ -148,6 +149,11 @@ class DecoderLoader {
   }
   Shape table_shape() const { return {spec_.model.vocab_size, spec_.model.hidden_size}; }
 
+  Shape output_shape() const {
+    return {spec_.output_vocab > 0 ? spec_.output_vocab : spec_.model.vocab_size,
+            spec_.model.hidden_size};
+  }
+
   // On every device in f32: a few megabytes, of which a step reads one row a token.
   Status load_positions() {
     const auto& [count, first] = spec_.positions;
@@ -201,12 +207,27 @@ class DecoderLoader {
     return ok_status();
   }
 
+  Status load_features() {
+    const FeatureSpec& spec = spec_.features;
+    if (spec.use == FeatureUse::kNone) return ok_status();
+    const int64_t hidden = spec_.model.hidden_size;
+    MatrixStack fc{.columns = spec.fc_columns, .bias = spec.fc_bias};
+    fc.rows = {{"fc", hidden}};
+    HR_ASSIGN_OR_RETURN(weights_.features.fc, linear(fc));
+    if (spec.use == FeatureUse::kJoined) return ok_status();
+    NormWeights& norm = weights_.features.norm;
+    norm = {.kind = NormKind::kRms, .eps = spec_.norm_eps};
+    HR_ASSIGN_OR_RETURN(norm.weight, vector("blk.0.hidden_norm.weight", hidden));
+    return ok_status();
+  }
+
   // Its scale is that of the logits.
   Status load_output_norm() {
     const int64_t hidden = spec_.model.hidden_size;
     NormWeights& norm = weights_.output_norm;
     norm.kind = spec_.output_norm;
     norm.eps = spec_.norm_eps;
+    if (norm.kind == NormKind::kNone) return ok_status();
     if (norm.kind == NormKind::kLayerBare) {
       HR_ASSIGN_OR_RETURN(norm.weight, constant(hidden, spec_.logit_scale));
     } else {
@@ -276,7 +297,7 @@ class DecoderLoader {
   }
   // This rank's rows of the head.
   Result<LinearWeight> head(const std::string& name) {
-    NamedMatrix rows{name, table_shape()};
+    NamedMatrix rows{name, output_shape()};
     if (ranks_of_head() > 1) {
       rows.first_row = weights_.vocabulary.first(options_.shard.rank);
       rows.rows = weights_.vocabulary.count(options_.shard.rank);
@@ -386,7 +407,7 @@ class DecoderLoader {
       if (wanted.name != kTable) source.quantise_to = DType::kF8;
       return;
     }
-    const bool head = wanted.shape == table_shape();
+    const bool head = wanted.shape == table_shape() || wanted.shape == output_shape();
     source.quantise_to = quantised_type(*options_.quantise_to, head, wanted.columns);
   }
 

@@ -13,6 +13,12 @@ struct RopeWeights {
   float scale = 1.0f;
 };
 
+// Of a draft head (FeatureSpec).
+struct FeatureWeights {
+  LinearLayer fc;    // [D, fc_columns]
+  NormWeights norm;  // [D] hidden_norm, of kBeside
+};
+
 struct DecoderWeights {
   // [V, D]: on the CPU the file's own rows, or no data where the head has them as exactly; on a GPU
   // the matrix below or a tied head's, or no data where that is packed.
@@ -25,6 +31,7 @@ struct DecoderWeights {
   LinearWeight output;       // [V, D]; of a rank, its rows; empty where it was left out
   DeviceVector output_bias;  // [V] or empty
   Shares vocabulary;         // of the ranks; one where the head is whole
+  FeatureWeights features;
   std::vector<MatrixStack> adapter_sites;  // by LinearLayer::site
 };
 
@@ -32,6 +39,7 @@ struct DecoderWeights {
 template <class Weights, class Visit>
 void for_each_matrix(Weights& weights, const Visit& visit) {
   for (const DecoderLayer& layer : weights.layers) for_each_matrix(layer, visit);
+  if (weights.features.fc.weight.n() > 0) visit(weights.features.fc.weight);
   if (weights.output.n() > 0) visit(weights.output);
 }
 

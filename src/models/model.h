@@ -109,6 +109,9 @@ struct ForwardBatch {
   StateView states = {};
   // Of rows that have adapters, which were loaded for the model.
   BatchAdapters adapters = {};
+  // Of a draft head that reads the hidden rows of another model: what make_features() made of the
+  // token before each, [T, D]; else nothing.
+  ConstTensorView features = {};
   // CPU: sees what the products multiply, of a model that was loaded for adapters. Null: nobody.
   ProductTap* products = nullptr;
 };
@@ -146,6 +149,12 @@ class Model {
   virtual void layers(OpContext& context, const ForwardBatch& batch, LayerRange range,
                       std::span<const KvLayerView> kv /* [layers] */,
                       TensorView hidden /* [T, D] */, LayerTaps taps) const = 0;
+  // Of a draft head: a model's hidden rows of some layers, side by side, as the head's features.
+  // REQUIRES: it is one
+  virtual void make_features(OpContext& /*context*/, ConstTensorView /*rows*/,
+                             TensorView /*features [R, D]*/) const {
+    CHECK_MSG(false, "a model that reads no other's hidden rows makes no features");
+  }
   // The final norm alone, in place: rows as transformers' last_hidden_state has them.
   virtual void normalise_rows(OpContext& context, TensorView rows /* [R, D] */) const = 0;
   // Final norm and output matrix of the rows asked for. REQUIRES: it was loaded. `rows` is

@@ -85,7 +85,7 @@ Result<std::shared_ptr<DraftSource>> create_draft_source(const ProposalOptions& 
     return invalid_argument(fmt::format("num_speculative_tokens {} is not between 1 and {}",
                                         options.tokens_max, kProposedTokensMax));
   }
-  if (options.method == ProposalMethod::kDraftModel) return std::shared_ptr<DraftSource>();
+  if (drafts_in_runner(options.method)) return std::shared_ptr<DraftSource>();
   if (options.lookup_min < 1 || options.lookup_max < options.lookup_min ||
       options.lookup_max > kLookupTokensMax) {
     return invalid_argument(

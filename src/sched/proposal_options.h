@@ -14,12 +14,27 @@ enum class ProposalMethod : uint8_t {
   kNone,
   kNgram,       // what followed the last tokens where they stood before (prompt look-up)
   kDraftModel,  // what a smaller model says, which the runner asks (Work::drafted)
+  // The same of heads that read the model's hidden rows.
+  kEagle,   // EAGLE-1 and 2
+  kEagle3,  // EAGLE-3
+  kMedusa,
 };
 inline constexpr Named<ProposalMethod> kProposalMethods[] = {
     {"none", ProposalMethod::kNone},
     {"ngram", ProposalMethod::kNgram},
     {"draft_model", ProposalMethod::kDraftModel},
+    {"eagle", ProposalMethod::kEagle},
+    {"eagle3", ProposalMethod::kEagle3},
+    {"medusa", ProposalMethod::kMedusa},
 };
+inline bool is_head(ProposalMethod method) {
+  return method == ProposalMethod::kEagle || method == ProposalMethod::kEagle3 ||
+         method == ProposalMethod::kMedusa;
+}
+// Whether the runner proposes, when it has the step.
+inline bool drafts_in_runner(ProposalMethod method) {
+  return method == ProposalMethod::kDraftModel || is_head(method);
+}
 
 struct ProposalOptions {
   ProposalMethod method = ProposalMethod::kNone;

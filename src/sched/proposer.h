@@ -25,7 +25,7 @@ class Proposer {
         pace_(pace),
         source_(std::move(source)),
         drafts_(options, pace),
-        by_runner_(source_ == nullptr && options.proposals.method == ProposalMethod::kDraftModel),
+        by_runner_(source_ == nullptr && drafts_in_runner(options.proposals.method)),
         jumps_ahead_(options.proposals.jump_ahead && !by_runner_ &&
                      options.steps_in_flight_max == 1 && !options.state_checkpoints.has_value() &&
                      options.proposals.synthetic_acceptance < 0) {}

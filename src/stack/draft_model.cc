@@ -79,14 +79,23 @@ Status check_same_tokens(const Vocab& model, const Vocab& draft) {
 Status prepare_draft_options(StackOptions& options) {
   ProposalOptions& proposals = options.engine.scheduler.proposals;
   if (options.draft_model.empty()) {
-    if (proposals.method != ProposalMethod::kDraftModel) return ok_status();
-    return invalid_argument("draft_model needs a draft: --model-draft FILE", "spec-method");
+    if (!drafts_in_runner(proposals.method)) return ok_status();
+    return invalid_argument(fmt::format("{} needs a draft: --model-draft FILE",
+                                        name_of(kProposalMethods, proposals.method)),
+                            "spec-method");
   }
   if (proposals.method == ProposalMethod::kNgram) {
     return invalid_argument("--model-draft and --spec-method ngram are two ways: choose one",
                             "model-draft");
   }
-  proposals.method = ProposalMethod::kDraftModel;
+  const ProposalMethod found = method_of_draft(options.draft_model);
+  if (proposals.method != ProposalMethod::kNone && proposals.method != found) {
+    return invalid_argument(
+        fmt::format("{}: its files are of method {}, not {}", options.draft_model,
+                    name_of(kProposalMethods, found), name_of(kProposalMethods, proposals.method)),
+        "spec-method");
+  }
+  proposals.method = found;
   return check_beside_draft(options);
 }
 
@@ -95,6 +104,16 @@ Result<DraftModel> load_draft_model(const StackOptions& options, const DraftTarg
   const ProposalOptions& proposals = options.engine.scheduler.proposals;
   const auto named = [&](const Status& status) { return status.with_context(options.draft_model); };
   DraftModel draft;
+  if (is_head(proposals.method)) {
+    HR_ASSIGN_OR_RETURN(
+        draft.head, load_draft_head(options.draft_model, proposals.method, proposals.draft_vocab,
+                                    {.spec = *target.spec,
+                                     .weights = target.weights,
+                                     .served_length = target.config.served_length,
+                                     .compute = target.compute},
+                                    device));
+    return draft;
+  }
   HR_ASSIGN_OR_RETURN(draft.source, open_model_source(options.draft_model));
   draft.weights = read_weights(*draft.source, options.load, device.pool().thread_count());
   ModelConfig& config = draft.weights.config;

@@ -1,12 +1,14 @@
-// The draft model of a stack (--model-draft): a smaller model with the same tokens, on the same
-// CPU, which proposes what the stack's model verifies.
+// The draft of a stack (--model-draft): a smaller model with the same tokens, or heads that were
+// made for the stack's (draft_head_files.h), on the same CPU, which proposes what that verifies.
 #pragma once
 
 #include <cstdint>
 #include <memory>
+#include <optional>
 
 #include "base/status.h"
 #include "models/model.h"
+#include "stack/draft_head_files.h"
 #include "stack/model_files.h"
 #include "stack/model_source.h"
 #include "stack/stack_options.h"
@@ -17,11 +19,14 @@ namespace headrace {
 struct DraftModel {
   std::unique_ptr<ModelSource> source;  // outlives the model
   ModelWeights weights;
-  std::unique_ptr<Model> model;
+  std::unique_ptr<Model> model;  // null: none, or Medusa heads
+  std::optional<LoadedHead> head = {};
+
+  const Model* layers() const { return head ? head->model.get() : model.get(); }
 };
 
-// Before a load: makes draft_model the method where a draft is named and no method. Errors name
-// what does not go together with one.
+// Before a load: makes the method that of the draft's files where a draft is named and no method.
+// Errors name what does not go together with one.
 Status prepare_draft_options(StackOptions& options);
 
 // What the draft is loaded for.
@@ -30,6 +35,9 @@ struct DraftTarget {
   const Tokenizer* tokenizer = nullptr;  // or null
   int32_t vocab_size = 0;
   ComputeType compute = ComputeType::kFast;
+  // Of heads: the model, and its tensors.
+  const ModelSpec* spec = nullptr;
+  std::shared_ptr<const WeightSource> weights = nullptr;
 };
 // REQUIRES: prepare_draft_options(). Errors are one line that names the draft, and the first token
 // that differs where its vocabulary is another.

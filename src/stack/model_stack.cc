@@ -311,18 +311,21 @@ class StackLoader {
 
   Status load_draft() {
     const ProposalOptions& proposals = options_.engine.scheduler.proposals;
-    if (proposals.method != ProposalMethod::kDraftModel) return ok_status();
+    if (!drafts_in_runner(proposals.method)) return ok_status();
     const Timeline::Span span(timeline(), "draft model");
     report("draft model", 0);
     HR_ASSIGN_OR_RETURN(stack_->draft_,
                         load_draft_model(options_,
                                          {stack_->weights_.config, stack_->tokenizer(),
-                                          stack_->model().spec().vocab_size, compute()},
+                                          stack_->model().spec().vocab_size, compute(),
+                                          &stack_->model().spec(), stack_->weights_.weights},
                                          device()));
-    const Model& draft = *stack_->draft_.model;
-    options_.runner.draft = &draft;
+    options_.runner.draft = stack_->draft_.layers();
+    options_.runner.draft_name = options_.draft_model;
     options_.runner.draft_chance_min = proposals.chance_min;
     release_load_memory();
+    if (stack_->draft_.head) return use_head(*stack_->draft_.head);
+    const Model& draft = *stack_->draft_.model;
     const KvPlan kept = plan_kv(draft.spec(), kv_formats(), kKvBlockTokens);
     log_info(
         "draft model: {}, {} layers, {:.0f} MiB of weights, {:.1f} KiB of keys and values a "
@@ -330,6 +333,30 @@ class StackLoader {
         options_.draft_model, draft.spec().layer_count,
         static_cast<double>(draft.weight_bytes()) / (1 << 20),
         static_cast<double>(kept.bytes_per_token()) / 1024);
+    return ok_status();
+  }
+
+  // What its last layer leaves out of a prompt, a head that reads behind it may need.
+  Status use_head(const LoadedHead& loaded) {
+    options_.runner.draft_head = loaded.head;
+    const ModelSpec& spec = stack_->model().spec();
+    const std::vector<int32_t>& layers = loaded.head.layers;
+    if (std::ranges::find(layers, spec.layer_count - 1) != layers.end()) {
+      options_.runner.keep_logit_rows = false;
+    }
+    ProposalOptions& proposals = options_.engine.scheduler.proposals;
+    if (loaded.medusa != nullptr) {
+      proposals.tokens_max = std::min(proposals.tokens_max, loaded.medusa->spec().heads);
+    }
+    const int64_t bytes =
+        loaded.medusa != nullptr ? loaded.medusa->weight_bytes() : loaded.model->weight_bytes();
+    const KvPlan both = plan_kv(kept_spec(spec, options_.runner), kv_formats(), kKvBlockTokens);
+    const KvPlan alone = plan_kv(spec, kv_formats(), kKvBlockTokens);
+    log_info("{} head: {}, {:.0f} MiB of weights, {:.1f} KiB a token beside the model's {:.1f}",
+             name_of(kProposalMethods, proposals.method), options_.draft_model,
+             static_cast<double>(bytes) / (1 << 20),
+             static_cast<double>(both.bytes_per_token() - alone.bytes_per_token()) / 1024,
+             static_cast<double>(alone.bytes_per_token()) / 1024);
     return ok_status();
   }
 
@@ -433,9 +460,7 @@ class StackLoader {
   KvPlan kv_plan() const {
     const auto whole = stack_->weights_.architecture->parse(stack_->weights_.config);
     CHECK(whole.ok());  // it was loaded
-    const Model* const draft = stack_->draft_.model.get();
-    return plan_kv(draft == nullptr ? *whole : with_draft(*whole, draft->spec()), kv_formats(),
-                   kKvBlockTokens);
+    return plan_kv(kept_spec(*whole, options_.runner), kv_formats(), kKvBlockTokens);
   }
 
   KvPlan kv_of_first_rank() const {

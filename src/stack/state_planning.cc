@@ -34,7 +34,7 @@ Status check_state_options(StackOptions& options) {
   if (options.tiers.disk_gib > 0) return refuse("--kv-disk-size", "does not hold them");
   if (!options.engine.kv_save_path.empty()) return refuse("--kv-save", "does not save them");
   ProposalOptions& proposals = options.engine.scheduler.proposals;
-  if (proposals.method == ProposalMethod::kDraftModel) {
+  if (drafts_in_runner(proposals.method)) {
     return refuse("--model-draft", "proposes tokens, and no state undoes a rejected one");
   }
   if (proposals.method != ProposalMethod::kNone) {

@@ -1,5 +1,6 @@
-// Tiny models with draft models, in the whole engine: answers have the bits that they have without,
-// whatever the draft proposes, and a model that is its own draft is always right.
+// Tiny models with draft models and draft heads, in the whole engine: answers have the bits that
+// they have without, whatever the draft proposes, a model that is its own draft is always right,
+// and heads propose what PyTorch does (make_draft_heads.py).
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -12,6 +13,8 @@
 #include <vector>
 
 #include "../golden/model_under_test.h"
+#include "base/json.h"
+#include "base/mapped_file.h"
 #include "base/rng.h"
 
 namespace headrace {
@@ -276,6 +279,166 @@ TEST(DraftEngine, WhatDoesNotFitIsNamed) {
             std::string::npos);
   EXPECT_NE(refusal(with_draft_of(options_of(llama), named("lfm2"))).find("its layers keep states"),
             std::string::npos);
+}
+
+// ---- heads ----
+
+constexpr const char* kHeads = "tests/data/drafts";
+
+std::string head_named(const std::string& name) { return std::string(kHeads) + "/" + name; }
+
+StackOptions with_head(StackOptions options, const std::string& head) {
+  options = with_draft_of(std::move(options), head);
+  options.engine.scheduler.proposals.method = ProposalMethod::kNone;  // its files say it
+  return options;
+}
+
+std::vector<TokenId> tokens_of(const Json& list) {
+  std::vector<TokenId> tokens;
+  for (const Json& id : list.as_array()) tokens.push_back(static_cast<TokenId>(id.as_int()));
+  return tokens;
+}
+
+Json expected_of_heads() {
+  const auto file = MappedFile::open(head_named("expected.json")).value();
+  return parse_json({reinterpret_cast<const char*>(file->bytes().data()), file->bytes().size()})
+      .value();
+}
+
+TEST(DraftHeads, ProposeWhatPyTorchDoes) {
+  const Json expected = expected_of_heads();
+  for (const auto& [head, of] : expected.as_object()) {
+    SCOPED_TRACE(head);
+    StackOptions options = options_of(named(of.find("model")->as_string().c_str()));
+    options.load.dtype = DType::kF32;
+    auto model = ModelUnderTest::load(with_head(options, head_named(head)));
+    ASSERT_TRUE(model.ok()) << model.status().message();
+    SchedulerStats before = model->stack().engine().stats().scheduler;
+    for (const Json& answer : of.find("answers")->as_array()) {
+      const std::vector<TokenId> tokens = tokens_of(*answer.find("tokens"));
+      const SamplingParams greedy{
+          .temperature = 0, .max_tokens = static_cast<int32_t>(tokens.size()), .ignore_eos = true};
+      const auto got = model->answer(
+          TestRequest{.prompt = tokens_of(*answer.find("prompt")), .sampling = greedy});
+      ASSERT_TRUE(got.ok()) << got.status().message();
+      EXPECT_EQ(got->tokens, tokens);
+      const SchedulerStats stats = model->stack().engine().stats().scheduler;
+      const auto since = [](uint64_t now, uint64_t then) {
+        return static_cast<int64_t>(now - then);
+      };
+      EXPECT_EQ(since(stats.proposals.proposed, before.proposals.proposed),
+                answer.find("proposed")->as_int());
+      EXPECT_EQ(since(stats.proposals.accepted, before.proposals.accepted),
+                answer.find("accepted")->as_int());
+      EXPECT_EQ(since(stats.proposals.verifications, before.proposals.verifications),
+                answer.find("verifications")->as_int());
+      before = stats;
+    }
+  }
+}
+
+// On models that they were not made for, and so mostly wrong.
+TEST(DraftHeads, ChangeNoAnswer) {
+  int heads = 0, refused = 0;
+  uint64_t proposed = 0, preemptions = 0;
+  for (const char* const name : {"llama", "smollm3", "gemma3", "qwen3", "olmo3", "deepseek3",
+                                 "gpt-oss", "cohere2", "falcon", "lfm2", "phi3"}) {
+    SCOPED_TRACE(name);
+    auto plain = ModelUnderTest::load(options_of(named(name)));
+    ASSERT_TRUE(plain.ok()) << plain.status().message();
+    const std::vector<TestRequest> all = requests();
+    const std::vector<Outcome> expected = plain->answer(all).value();
+    for (const char* const head : {"eagle", "eagle3", "medusa"}) {
+      SCOPED_TRACE(head);
+      const StackOptions options = with_head(options_of(named(name)), head_named(head));
+      auto roomy = ModelUnderTest::load(options);
+      if (!roomy.ok()) {
+        ++refused;
+        continue;
+      }
+      ++heads;
+      answer_alike(*roomy, all, expected);
+      auto narrow = ModelUnderTest::load(in_small_pool(options, *roomy));
+      ASSERT_TRUE(narrow.ok()) << narrow.status().message();
+      const SchedulerStats stats = answer_alike(*narrow, all, expected);
+      proposed += stats.proposals.proposed;
+      preemptions += stats.preemptions;
+    }
+  }
+  // falcon's rows are wider, lfm2 keeps states, and six models have not the layers that an EAGLE-3
+  // head reads.
+  EXPECT_EQ(refused, 3 + 3 + 6);
+  EXPECT_EQ(heads, 11 * 3 - refused);
+  EXPECT_GT(proposed, 1000u);
+  EXPECT_GT(preemptions, 0u);
+}
+
+TEST(DraftHeads, ChoicesAndFoundPrefixesKeepWhatTheHeadReads) {
+  for (const char* const head : {"eagle", "medusa"}) {
+    StackOptions options = options_of(named("llama"));
+    auto plain = ModelUnderTest::load(options);
+    options = with_head(options, head_named(head));
+    options.runner.poison_kv = true;
+    auto drafting = ModelUnderTest::load(options);
+    ASSERT_TRUE(plain.ok() && drafting.ok()) << drafting.status().message();
+    Rng rng(4);
+    const std::vector<TokenId> prompt = random_tokens(rng, 32);  // whole pages
+    for (int again = 0; again < 3; ++again) {
+      std::vector<TokenId> longer = prompt;
+      longer.resize(prompt.size() + static_cast<size_t>(again), 9);
+      EXPECT_EQ(ChoicesWatch::ask(drafting->stack().engine(), longer),
+                ChoicesWatch::ask(plain->stack().engine(), longer))
+          << again;
+    }
+    const SchedulerStats stats = drafting->stack().engine().stats().scheduler;
+    EXPECT_GT(stats.proposals.proposed, 100u);
+    EXPECT_GT(stats.prefix_cache_hits, 0u);
+  }
+}
+
+TEST(DraftHeads, OneThatIsMostlyWrongIsToldOf) {
+  const Json expected = expected_of_heads();
+  for (const auto& [name, told] : {std::pair("smollm3", true), {"llama", false}}) {
+    testing::internal::CaptureStderr();
+    auto model = ModelUnderTest::load(with_head(options_of(named(name)), head_named("eagle")));
+    ASSERT_TRUE(model.ok()) << model.status().message();
+    for (const Json& answer : expected.find("eagle")->find("answers")->as_array()) {
+      const SamplingParams greedy{.temperature = 0, .max_tokens = 40, .ignore_eos = true};
+      EXPECT_TRUE(
+          model
+              ->answer(TestRequest{.prompt = tokens_of(*answer.find("prompt")), .sampling = greedy})
+              .ok());
+    }
+    const std::string log = testing::internal::GetCapturedStderr();
+    const bool found = log.find("proposed tokens were right, less than 5 %") != std::string::npos;
+    EXPECT_EQ(found, told) << name << ": " << log;
+  }
+}
+
+TEST(DraftHeads, WhatDoesNotFitIsNamed) {
+  const auto refusal = [](const StackOptions& options) {
+    return std::string(ModelUnderTest::load(options).status().message());
+  };
+  const auto of = [&](const char* model, const char* head) {
+    return refusal(with_head(options_of(named(model)), head_named(head)));
+  };
+  EXPECT_NE(of("falcon", "eagle")
+                .find("takes rows of 64 numbers, and the model that it is to "
+                      "propose for gives 128"),
+            std::string::npos)
+      << of("falcon", "eagle");
+  EXPECT_NE(of("llama", "eagle3").find("into layer -1"), std::string::npos)
+      << of("llama", "eagle3");
+  EXPECT_NE(of("falcon", "medusa").find("shape"), std::string::npos) << of("falcon", "medusa");
+  StackOptions other = with_head(options_of(named("llama")), head_named("eagle"));
+  other.engine.scheduler.proposals.method = ProposalMethod::kEagle3;
+  EXPECT_NE(refusal(other).find("are of method eagle, not eagle3"), std::string::npos);
+  other.engine.scheduler.proposals.method = ProposalMethod::kMedusa;
+  other.draft_model = named("llama");
+  EXPECT_NE(refusal(other).find("are of method draft_model, not medusa"), std::string::npos);
+  StackOptions ranks = with_head(options_of(named("llama")), head_named("eagle"));
+  ranks.device.tensor_parallel_size = 2;
+  EXPECT_NE(refusal(ranks).find("does not go with --tensor-parallel-size"), std::string::npos);
 }
 
 }  // namespace

@@ -129,7 +129,10 @@ RowOrder parts_first(int32_t kv_heads, int32_t group, int32_t head_dim) {
 class AttentionMixer final : public Mixer {
  public:
   AttentionMixer(const AttentionSpec& spec, int64_t hidden)
-      : spec_(spec), hidden_(hidden), whole_(spec), out_(q_width(), hidden) {}
+      : spec_(spec),
+        input_(spec.input > 0 ? spec.input : hidden),
+        whole_(spec),
+        out_(q_width(), hidden) {}
 
   // Heads that cannot be shared out are computed by every rank, all of them.
   Status split(const ShardSpec& shard) override {
@@ -255,7 +258,7 @@ class AttentionMixer final : public Mixer {
 
   MatrixStack qkv_stack() const {
     RowOrder q = rotated_rows(spec_.heads), k = rotated_rows(spec_.kv_heads);
-    MatrixStack stack{.columns = hidden_, .bias = spec_.qkv_bias, .adapts = true};
+    MatrixStack stack{.columns = input_, .bias = spec_.qkv_bias, .adapts = true};
     if (spec_.qkv == QkvTensors::kFusedByHead) {
       stack.rows = rows_by_head();
       return stack;
@@ -372,11 +375,11 @@ class AttentionMixer final : public Mixer {
   }
 
   AttentionSpec spec_;  // with this rank's heads
-  const int64_t hidden_;
+  const int64_t input_;
   const AttentionSpec whole_;  // with those of all ranks
   int64_t query_first_ = 0;    // of this rank's heads
   int64_t key_first_ = 0;
-  LinearLayer qkv_;      // [(Hq + 2 Hkv) d, D]; with gates, [(2 Hq + 2 Hkv) d, D]
+  LinearLayer qkv_;      // [(Hq + 2 Hkv) d, input]; with gates, [(2 Hq + 2 Hkv) d, input]
   DeviceVector q_norm_;  // [d] of kHead, [Hq d] of kRow
   DeviceVector k_norm_;  // [d] of kHead, [Hkv d] of kRow
   DeviceVector sinks_;   // [heads of all ranks], or empty

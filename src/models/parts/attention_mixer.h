@@ -45,6 +45,7 @@ struct AttentionSpec {
   // rotation, as files of some architectures have them: undone at load.
   bool qk_rows_interleaved = false;
   int32_t rope_dim = 0;  // 0: head_dim
+  int64_t input = 0;     // columns of the rows that it reads; 0: as hidden rows have
 };
 
 std::unique_ptr<Mixer> make_part(const AttentionSpec& spec, int64_t hidden);
