@@ -33,8 +33,11 @@
 #include "ops/sampling/slot_state.h"
 #include "ops/states/causal_conv.h"
 #include "ops/states/delta_rule.h"
+#include "ops/states/rg_lru.h"
 #include "ops/states/selective_scan.h"
 #include "ops/states/ssd_scan.h"
+#include "ops/states/token_shift.h"
+#include "ops/states/wkv7.h"
 
 // Those with a table on CUDA, name_cuda_kernels().
 #define HR_OPS_ON_CUDA(OP)                   \
@@ -74,6 +77,9 @@
 #define HR_OPS(OP)                       \
   HR_OPS_ON_CUDA(OP)                     \
   OP(full_attention, FullAttentionArgs)  \
+  OP(rg_lru, RgLruArgs)                  \
   OP(row_scatter_add, RowScatterAddArgs) \
   OP(sample, SampleArgs)                 \
-  OP(token_logprobs, TokenLogprobsArgs)
+  OP(token_logprobs, TokenLogprobsArgs)  \
+  OP(token_shift, TokenShiftArgs)        \
+  OP(wkv7, Wkv7Args)

@@ -43,8 +43,9 @@ void attend(const AttentionArgs& args, const AttentionSequence& sequence, KeyRan
   const int32_t kv_head = head / static_cast<int32_t>(args.q.columns() / kv.k_dim / kv.kv_heads);
   std::vector<double> weights(static_cast<size_t>(keys.last - keys.first));
   for (int32_t j = keys.first; j < keys.last; ++j) {
-    weights[static_cast<size_t>(j - keys.first)] =
-        score(args, q, slot_of(args, sequence, j), kv_head);
+    double& weight = weights[static_cast<size_t>(j - keys.first)];
+    weight = score(args, q, slot_of(args, sequence, j), kv_head);
+    if (args.slopes != nullptr) weight -= double{args.slopes[head]} * (keys.last - 1 - j);
   }
   double largest = *std::max_element(weights.begin(), weights.end());
   if (args.sinks != nullptr) largest = std::max(largest, double{args.sinks[head]});

@@ -149,7 +149,14 @@ struct Options {
   int32_t window = 0;
   float soft_cap = 0.0f;
   bool sinks = false;
+  bool slopes = false;
 };
+
+std::vector<float> slopes_of(int32_t heads) {
+  std::vector<float> slopes;
+  for (int32_t h = 0; h < heads; ++h) slopes.push_back(0.25f / static_cast<float>(1 << (h % 5)));
+  return slopes;
+}
 
 std::vector<float> sinks_of(int32_t heads) {
   std::vector<float> sinks;
@@ -190,7 +197,7 @@ bool run_step(OpContext context, const Kernel<AttentionArgs>& kernel, Setting& s
   const int64_t columns = int64_t{heads.query} * heads.dim;
   const int64_t out_columns = int64_t{heads.query} * heads.v_dim;
   TestMatrix q(rows, columns), out(rows, out_columns);
-  const std::vector<float> sinks = sinks_of(heads.query);
+  const std::vector<float> sinks = sinks_of(heads.query), slopes = slopes_of(heads.query);
   for (size_t i = 0, row = 0; i < pieces.size(); ++i) {
     sequences[i].block_table = tables[i].data();
     for (int32_t t = pieces[i].first; t < pieces[i].last; ++t, ++row) {
@@ -207,6 +214,7 @@ bool run_step(OpContext context, const Kernel<AttentionArgs>& kernel, Setting& s
                            .window = options.window,
                            .soft_cap = options.soft_cap,
                            .sinks = options.sinks ? sinks.data() : nullptr,
+                           .slopes = options.slopes ? slopes.data() : nullptr,
                            .out = out.view()};
   if (!kernel.supports(context.device.traits(), args)) return false;
   kernel.run(context, args);
@@ -249,7 +257,7 @@ std::string name_of(const testing::TestParamInfo<AttentionCase>& info) {
          std::to_string(c.heads.dim) +
          of_values(c.heads.v_dim != c.heads.dim, std::to_string(c.heads.v_dim)) + "_window" +
          std::to_string(c.options.window) + (c.options.soft_cap > 0 ? "_capped" : "") +
-         (c.options.sinks ? "_sinks" : "");
+         (c.options.sinks ? "_sinks" : "") + (c.options.slopes ? "_slopes" : "");
 }
 
 std::vector<AttentionCase> cases() {
@@ -267,6 +275,8 @@ std::vector<AttentionCase> cases() {
   all.push_back({heads[0], {kBF16}, {}});
   all.push_back({heads[3], {kF32}, {.window = 40, .soft_cap = 3.0f}});
   all.push_back({heads[0], {kF16}, {.sinks = true}});
+  all.push_back({heads[0], {kF16}, {.slopes = true}});
+  all.push_back({heads[3], {kF32}, {.window = 40, .slopes = true}});
   all.push_back({heads[3], {kF32}, {.window = 40, .soft_cap = 3.0f, .sinks = true}});
   all.push_back({heads[3], {kInt8}, {.window = 40, .soft_cap = 3.0f, .sinks = true}});
   for (const KvFormat format : {kF32, kInt8}) {

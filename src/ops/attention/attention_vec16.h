@@ -166,6 +166,16 @@ void hide_ends(Range range, float* scores) {
   keep((range.last - 1) / 16, 0, (range.last - 1) % 16 + 1);
 }
 
+// Scores of row r lose what their keys are away: `away` positions that of key 0 of the split.
+void lean(Range range, float slope, float away, float* scores) {
+  constexpr float kLanes[16] = {0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15};
+  const Vec16 lanes = load(kLanes);
+  for (int32_t b = range.first / 16; b * 16 < range.last; ++b) {
+    const Vec16 distance = sub(broadcast(away - static_cast<float>(b * 16)), lanes);
+    store(scores + b * 16, fnma(broadcast(slope), distance, load(scores + b * 16)));
+  }
+}
+
 // Scores of row r become exp(score - largest), 0 where the row does not look.
 void exponentiate(Split& split, int32_t r, const AttentionPartial& partial) {
   const Range range = split.visible[r];
@@ -398,6 +408,10 @@ void attend_split(const AttentionTile& tile, int32_t split_first, const Attentio
   score_all(tile, split);
   for (int32_t r = 0; r < tile.rows; ++r) {
     if (empty(split.visible[r])) continue;
+    if (tile.slope[r] != 0.0f) {
+      const auto away = static_cast<float>(tile.key_last[r] - 1 - split_first);
+      lean(split.visible[r], tile.slope[r], away, split.scores[r]);
+    }
     exponentiate(split, r, partial);
     float* row = partial.sums + int64_t{r} * tile.v_dim;
     for (int32_t d = 0; d < tile.v_dim; d += 16) store(row + d, zero());

@@ -24,7 +24,8 @@ struct RopeKvArgs {
   int32_t query_heads = 0;  // Hq; Hkv, k_dim and v_dim are kv's
   KvLayerView kv;
   std::span<const int64_t> slots;  // [T] where token t's k and v go, in device memory; no two alike
-  // RMSNorm weights of a head of q and of k, in device memory; null = no norm (both or none).
+  // RMSNorm weights of a head of q and of k, in device memory; null = no norm (both or none;
+  // on a CPU k may be normed alone).
   const float* q_norm = nullptr;  // [k_dim]
   const float* k_norm = nullptr;  // [k_dim]
   float norm_eps = 0.0f;

@@ -90,10 +90,10 @@ template <void (*kRow)(const RopeKvRow&), void (*kNormRows)(const RmsNormRows&)>
 void run_rows(OpContext& context, const RopeKvArgs& args) {
   context.device.pool().parallel_rows(args.qkv.rows(), 32, [&](int64_t first, int64_t last) {
     for (int64_t t = first; t < last; ++t) {
-      if (args.q_norm != nullptr) {
+      if (args.k_norm != nullptr) {
         float* q = f32_row(args.qkv, t);                           // [Hq, d]
         float* k = q + int64_t{args.query_heads} * args.kv.k_dim;  // [Hkv, d]
-        kNormRows(head_rows(q, args.q_norm, args.query_heads, args));
+        if (args.q_norm != nullptr) kNormRows(head_rows(q, args.q_norm, args.query_heads, args));
         kNormRows(head_rows(k, args.k_norm, args.kv.kv_heads, args));
       }
       kRow(row_of(args, t));

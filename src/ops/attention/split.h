@@ -33,7 +33,8 @@ struct AttentionTile {
   KvFormat k_format, v_format;
   bool values_are_keys;  // a value is the first v_dim components of its key; `values` is `keys`
   float scale;
-  float soft_cap;  // 0 = none
+  float soft_cap;                   // 0 = none
+  float slope[kAttentionTileRows];  // that a score loses a position; of 0 nothing is taken
 };
 
 // What a split gives for each row: with s its scores, largest = max s, total = sum exp(s -

@@ -93,6 +93,7 @@ AttentionTile describe(const AttentionArgs& args, const TileRows& rows) {
     tile.q[r] = f32_row(args.q, sequence.row_first + query) + int64_t{head} * kv.k_dim;
     tile.key_first[r] = args.window > 0 ? std::max(0, key_last - args.window) : 0;
     tile.key_last[r] = key_last;
+    tile.slope[r] = args.slopes == nullptr ? 0.0f : args.slopes[head];
   }
   return tile;
 }

@@ -24,6 +24,12 @@ double activation_of(Activation activation, double x) {
       const double gate = std::min(x, double{kClampedSwishBound});
       return gate / (1.0 + std::exp(-double{kClampedSwishSlope} * gate));
     }
+    case Activation::kXielu:  // of no mixture
+      break;
+    case Activation::kTanh:
+      return std::tanh(x);
+    case Activation::kSigmoid:
+      return 1.0 / (1.0 + std::exp(-x));
     case Activation::kGeluErf:
       return 0.5 * x * (1.0 + std::erf(x * 0.7071067811865476));
   }

@@ -7,6 +7,7 @@ void check_args(const OpContext& context, const GatedActivationArgs& args) {
   CHECK(args.gate_up.shape.rank() == 2);
   CHECK(is_activation(context.device, args.out.dtype));
   CHECK(args.gate_up.dtype == args.out.dtype);
+  CHECK(args.activation != Activation::kXielu);
   CHECK((args.gate_up.shape == Shape{args.out.rows(), 2 * args.out.columns()}));
 }
 

@@ -17,7 +17,14 @@ struct ActivationArgs {
   ConstTensorView x;  // [T, F] of the model's activation type
   Activation activation = Activation::kGeluTanh;
   TensorView out;  // [T, F] of x's type; may be x itself
+  XieluParameters xielu = {};
 };
+
+// Of RWKV's matrices of low rank, and Apertus: no kernel of a GPU has them yet.
+constexpr bool is_of_cpus_alone(Activation activation) {
+  return activation == Activation::kTanh || activation == Activation::kSigmoid ||
+         activation == Activation::kXielu;
+}
 
 void gated_activation(OpContext& context, const GatedActivationArgs& args);
 

@@ -8,6 +8,11 @@
 namespace headrace {
 namespace {
 
+double xielu(const XieluParameters& of, double x) {
+  if (x > 0) return of.p * x * x + of.b * x;
+  return of.n * (std::expm1(std::min<double>(x, of.e)) - x) + of.b * x;
+}
+
 double activate(Activation activation, double x) {
   switch (activation) {
     case Activation::kSilu:
@@ -22,6 +27,12 @@ double activate(Activation activation, double x) {
       return std::max(x, 0.0);
     case Activation::kReluSquared:
       return std::max(x, 0.0) * std::max(x, 0.0);
+    case Activation::kXielu:  // xielu(), and never gated
+      break;
+    case Activation::kTanh:
+      return std::tanh(x);
+    case Activation::kSigmoid:
+      return 1.0 / (1.0 + std::exp(-x));
     case Activation::kClampedSwish: {
       const double gate = std::min(x, double{kClampedSwishBound});
       return gate / (1.0 + std::exp(-double{kClampedSwishSlope} * gate));
@@ -54,7 +65,9 @@ void plain_reference(OpContext&, const ActivationArgs& args) {
     const float* x = f32_row(args.x, t);  // [F]
     float* out = f32_row(args.out, t);    // [F]
     for (int64_t i = 0; i < args.out.columns(); ++i) {
-      out[i] = static_cast<float>(activate(args.activation, x[i]));
+      const bool of_apertus = args.activation == Activation::kXielu;
+      out[i] = static_cast<float>(of_apertus ? xielu(args.xielu, x[i])
+                                             : activate(args.activation, x[i]));
     }
   }
 }
@@ -66,7 +79,7 @@ void run_rows(OpContext& context, const GatedActivationArgs& args) {
   context.device.pool().parallel_rows(args.out.rows(), 8, [&](int64_t first, int64_t last) {
     for (int64_t t = first; t < last; ++t) {
       const float* gate = f32_row(args.gate_up, t);
-      kRow({gate, gate + features, f32_row(args.out, t), features, args.activation});
+      kRow({gate, gate + features, f32_row(args.out, t), features, args.activation, {}});
     }
   });
 }
@@ -76,7 +89,8 @@ void run_plain_rows(OpContext& context, const ActivationArgs& args) {
   const int64_t features = args.out.columns();
   context.device.pool().parallel_rows(args.out.rows(), 8, [&](int64_t first, int64_t last) {
     for (int64_t t = first; t < last; ++t) {
-      kRow({f32_row(args.x, t), nullptr, f32_row(args.out, t), features, args.activation});
+      kRow({f32_row(args.x, t), nullptr, f32_row(args.out, t), features, args.activation,
+            args.xielu});
     }
   });
 }

@@ -67,6 +67,10 @@ void launch(OpContext& context, Activation activation, int64_t rows, const Argum
       return gpu::launch(context, activate<gpu::ClampedSwish, T, kWidth>, blocks, kThreads, args);
     case Activation::kGeluErf:
       return gpu::launch(context, activate<gpu::GeluErf, T, kWidth>, blocks, kThreads, args);
+    case Activation::kXielu:
+    case Activation::kTanh:
+    case Activation::kSigmoid:
+      break;  // no kernel supports them
   }
 }
 
@@ -94,8 +98,8 @@ void run_plain(OpContext& context, const ActivationArgs& args) {
 }
 
 template <class Args>
-bool any(const DeviceTraits& traits, const Args&) {
-  return traits.kind == DeviceKind::kCuda;
+bool any(const DeviceTraits& traits, const Args& args) {
+  return traits.kind == DeviceKind::kCuda && !is_of_cpus_alone(args.activation);
 }
 bool wide(const ConstTensorView& x, const TensorView& out) {
   return gpu::whole_accesses(x.dtype, out.columns()) && gpu::rows_aligned(x) &&

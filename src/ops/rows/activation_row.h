@@ -12,11 +12,19 @@ enum class Activation {
   kGeluErf,       // x/2 (1 + erf(x / sqrt 2))
   kRelu,          // max(x, 0)
   kReluSquared,   // max(x, 0)^2
+  kTanh,          // CPU
+  kSigmoid,       // CPU: 1 / (1 + exp(-x))
+  kXielu,         // CPU: of `parameters`, below
   kClampedSwish,  // gated: min(x, 7) sigmoid(1.702 min(x, 7)) (clamp(up, -7, 7) + 1)
 };
 
 // Of kClampedSwish (gpt-oss).
 inline constexpr float kClampedSwishSlope = 1.702f, kClampedSwishBound = 7.0f;
+
+// Of kXielu (Huang and Schlag, 2024): above 0 p x^2 + b x, else n (exp(min(x, e)) - 1 - x) + b x.
+struct XieluParameters {
+  float p = 0, n = 0, b = 0, e = 0;
+};
 
 struct GatedActivationRow {
   const float* gate;  // [features]
@@ -24,6 +32,7 @@ struct GatedActivationRow {
   float* out;         // [features]
   int64_t features;
   Activation activation;
+  XieluParameters xielu;
 };
 
 void gated_activation_row_avx512(const GatedActivationRow& row);  // activation_cpu_avx512.cc

@@ -13,9 +13,9 @@ namespace {
 TEST(GatedActivation, EveryKernelAgreesWithTheReference) {
   TestDevice device = TestDevice::cpu(2);
   OpContext context = device.context();
-  for (const auto activation :
-       {Activation::kSilu, Activation::kGeluTanh, Activation::kGeluErf, Activation::kRelu,
-        Activation::kReluSquared, Activation::kClampedSwish}) {
+  for (const auto activation : {Activation::kSilu, Activation::kGeluTanh, Activation::kGeluErf,
+                                Activation::kRelu, Activation::kReluSquared, Activation::kTanh,
+                                Activation::kSigmoid, Activation::kClampedSwish}) {
     for (const int64_t features : {1, 7, 16, 31, 100, 1536}) {
       for (const int64_t rows : {1, 3, 20}) {
         Rng rng(static_cast<uint64_t>(features * 100 + rows));
@@ -40,8 +40,9 @@ TEST(GatedActivation, EveryKernelAgreesWithTheReference) {
 TEST(Activation, EveryKernelIsTheGateOfOnes) {
   TestDevice device = TestDevice::cpu(2);
   OpContext context = device.context();
-  for (const auto activation : {Activation::kSilu, Activation::kGeluTanh, Activation::kGeluErf,
-                                Activation::kRelu, Activation::kReluSquared}) {
+  for (const auto activation :
+       {Activation::kSilu, Activation::kGeluTanh, Activation::kGeluErf, Activation::kRelu,
+        Activation::kReluSquared, Activation::kTanh, Activation::kSigmoid}) {
     for (const int64_t features : {1, 16, 31, 1536}) {
       for (const int64_t rows : {1, 20}) {
         Rng rng(static_cast<uint64_t>(features * 100 + rows));
@@ -106,6 +107,30 @@ TEST(GatedActivation, NanStaysNanAndStaysInItsPlace) {
   gate_up.at(0, 9) = std::nanf("");
   gated_activation(context, {gate_up.view(), Activation::kSilu, out.view()});
   for (int64_t i = 0; i < 64; ++i) EXPECT_EQ(std::isnan(out.at(0, i)), i == 9);
+}
+
+TEST(Activation, XieluIsWhatItsParametersSay) {
+  TestDevice device = TestDevice::cpu(2);
+  OpContext context = device.context();
+  constexpr XieluParameters kParameters{.p = 0.8f, .n = 1.1f, .b = 0.5f, .e = -1e-6f};
+  Rng rng(3);
+  TestMatrix x(rng, 3, 37, 3.0f);
+  x.at(0, 0) = 0.0f;
+  for (const auto& kernel : activation_kernels().all()) {
+    TestMatrix out(3, 37);
+    const ActivationArgs args{x.view(), Activation::kXielu, out.view(), kParameters};
+    if (!kernel.supports(device.device().traits(), args)) continue;
+    SCOPED_TRACE(kernel.name);
+    kernel.run(context, args);
+    for (int64_t t = 0; t < 3; ++t) {
+      for (int64_t i = 0; i < 37; ++i) {
+        const double v = x.at(t, i);
+        const double curve = v > 0 ? double{kParameters.p} * v * v
+                                   : double{kParameters.n} * (std::expm1(std::min(v, -1e-6)) - v);
+        EXPECT_NEAR(out.at(t, i), curve + 0.5 * v, 1e-6 * std::max(1.0, std::abs(curve)));
+      }
+    }
+  }
 }
 
 }  // namespace

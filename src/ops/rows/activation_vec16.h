@@ -37,6 +37,16 @@ struct ReluSquared {
   }
 };
 
+struct Tanh {
+  static Vec16 apply(Vec16 x) { return tanh(x); }
+};
+
+struct Sigmoid {
+  static Vec16 apply(Vec16 x) {
+    return div(broadcast(1.0f), add(broadcast(1.0f), exp(sub(zero(), x))));
+  }
+};
+
 struct ClampedSwish {
   static Vec16 at_most(Vec16 x, float bound) {
     return where_greater(x, bound, broadcast(bound), x);
@@ -66,6 +76,18 @@ void gate_row(const GatedActivationRow& row) {
   }
 }
 
+void xielu_row(const GatedActivationRow& row) {
+  const Vec16 p = broadcast(row.xielu.p), n = broadcast(row.xielu.n), b = broadcast(row.xielu.b);
+  for (int64_t i = 0; i < row.features; i += 16) {
+    const int64_t left = row.features - i;
+    const Vec16 x = load_up_to(row.gate + i, left, 0.0f);
+    const Vec16 most = where_less(x, row.xielu.e, x, broadcast(row.xielu.e));
+    const Vec16 bent = sub(sub(exp(most), broadcast(1.0f)), x);
+    const Vec16 curve = where_greater(x, 0.0f, mul(p, mul(x, x)), mul(n, bent));
+    store_up_to(row.out + i, fma(b, x, curve), left);
+  }
+}
+
 void gated_activation_row(const GatedActivationRow& row) {
   switch (row.activation) {
     case Activation::kSilu:
@@ -78,6 +100,12 @@ void gated_activation_row(const GatedActivationRow& row) {
       return gate_row<Relu>(row);
     case Activation::kReluSquared:
       return gate_row<ReluSquared>(row);
+    case Activation::kXielu:
+      return xielu_row(row);
+    case Activation::kTanh:
+      return gate_row<Tanh>(row);
+    case Activation::kSigmoid:
+      return gate_row<Sigmoid>(row);
     case Activation::kClampedSwish:
       return gate_row<ClampedSwish>(row);
   }

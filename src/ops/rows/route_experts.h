@@ -19,7 +19,14 @@
 
 namespace headrace {
 
-enum class RouterScores : uint8_t { kSoftmax, kSigmoid };
+enum class RouterScores : uint8_t {
+  kSoftmax,
+  kSigmoid,
+  // CPU (SparseMixer; Liu et al., 2024): the best expert, then the best of the others, each with
+  // its share of the softmax over those that are no further from it than twice `tolerance` of the
+  // larger of both. REQUIRES: used is 2, there are no groups and no bias
+  kSparseMixer,
+};
 
 enum class SharedExpert : uint8_t {
   kNone,
@@ -32,6 +39,7 @@ struct RouterRule {
   int32_t used = 0;     // k of them a row
   RouterScores scores = RouterScores::kSoftmax;
   bool normalised = false;
+  float tolerance = 0.0f;  // of kSparseMixer
   float scale = 1.0f;
   int32_t groups = 1;  // divides E
   int32_t groups_used = 1;

@@ -51,6 +51,7 @@ class RoutedRow {
 
   // Numbers of the experts and their weights, [k] each.
   void route(int32_t* experts, float* weights) const {
+    if (rule_.scores == RouterScores::kSparseMixer) return mix(experts, weights);
     choose(experts);
     if (std::any_of(logits_, logits_ + rule_.experts, [](float x) { return std::isnan(x); })) {
       std::fill_n(weights, rule_.used, std::numeric_limits<float>::quiet_NaN());
@@ -71,6 +72,26 @@ class RoutedRow {
   }
 
  private:
+  // Each of the two in its turn, without those before it.
+  void mix(int32_t* experts, float* weights) const {
+    for (int32_t i = 0; i < rule_.used; ++i) {
+      const auto is_taken = [&](int32_t e) { return std::count(experts, experts + i, e) > 0; };
+      int32_t best = -1;
+      for (int32_t e = 0; e < rule_.experts; ++e) {
+        if (!is_taken(e) && (best < 0 || logits_[e] > logits_[best])) best = e;
+      }
+      const double largest = logits_[best];
+      double sum = 0;
+      for (int32_t e = 0; e < rule_.experts; ++e) {
+        const double logit = logits_[e], factor = std::max(std::abs(logit), largest);
+        const bool far = (largest - logit) / factor > 2 * double{rule_.tolerance};
+        if (!is_taken(e) && !far) sum += std::exp(logit - largest);
+      }
+      experts[i] = best;
+      weights[i] = static_cast<float>(rule_.scale / sum);
+    }
+  }
+
   static constexpr double kBehindAll = -std::numeric_limits<double>::infinity();
 
   // What a choice is made by. A softmax without a bias has the order of its logits. A NaN is behind
