@@ -4,6 +4,8 @@
 
 #include <utility>
 
+#include "text/named_templates.h"
+#include "text/rwkv_vocab.h"
 #include "text/tokenizer_recipe.h"
 
 namespace headrace {
@@ -82,6 +84,10 @@ Status read_flags(const GgufFile& file, Vocab& vocab) {
   vocab.add_eos = add_eos.value_or(vocab.model == "t5");
   vocab.add_space_prefix = add_space.value_or(sentence_piece);
   vocab.chat_template = chat_template.value_or("");
+  // llama.cpp's converter writes the name of one.
+  if (const std::string_view named = named_template(vocab.chat_template); !named.empty()) {
+    vocab.chat_template = named;
+  }
   return ok_status();
 }
 
@@ -117,6 +123,7 @@ Result<Vocab> vocab_from_gguf(const GgufFile& file, std::shared_ptr<const void> 
     vocab.merges.assign(merges.begin(), merges.end());
   }
   HR_RETURN_IF_ERROR(read_kinds(file, vocab));
+  if (vocab.model == "rwkv") unescape_rwkv_tokens(vocab);
   HR_RETURN_IF_ERROR(read_scores(file, vocab));
   HR_RETURN_IF_ERROR(read_charsmap(file, vocab));
   HR_RETURN_IF_ERROR(read_special_ids(file, vocab));

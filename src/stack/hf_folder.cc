@@ -6,6 +6,7 @@
 
 #include "base/json.h"
 #include "base/mapped_file.h"
+#include "text/rwkv_vocab.h"
 #include "text/tokenizer_json.h"
 #include "weights/generation_config.h"
 #include "weights/model_family.h"
@@ -17,6 +18,8 @@ namespace {
 namespace fs = std::filesystem;
 
 constexpr size_t kSmallFileBytesMax = 16 << 20;  // of every file but weights and tokenizer.json
+
+constexpr std::string_view kRwkvVocab = "rwkv_vocab_v20230424.txt";
 
 constexpr size_t kTokenizerBytesMax = 256 << 20;  // the largest known have 35 MB
 
@@ -96,7 +99,7 @@ class HfFolder final : public ModelSource {
   }
 
   Result<std::optional<Vocab>> vocab() const override {
-    if (!has("tokenizer.json")) return no_tokenizer();
+    if (!has("tokenizer.json")) return has(kRwkvVocab) ? rwkv_vocab() : no_tokenizer();
     HR_ASSIGN_OR_RETURN(const auto tokenizer, map_file("tokenizer.json", kTokenizerBytesMax));
     HR_ASSIGN_OR_RETURN(const auto config, map_file("tokenizer_config.json", kSmallFileBytesMax));
     HR_ASSIGN_OR_RETURN(const auto special,
@@ -164,6 +167,14 @@ class HfFolder final : public ModelSource {
     return corrupt(fmt::format("{}: modules.json: path: {} is no name of a folder",
                                folder_.string(), printable(name)),
                    "path");
+  }
+
+  // RWKV's folders have a vocabulary in a form of its own.
+  Result<std::optional<Vocab>> rwkv_vocab() const {
+    HR_ASSIGN_OR_RETURN(const auto file, map_file(kRwkvVocab, kSmallFileBytesMax));
+    auto vocab = rwkv_world_vocab(text_of(file));
+    if (!vocab.ok()) return vocab.status().with_context((folder_ / kRwkvVocab).string());
+    return std::optional(std::move(vocab).value());
   }
 
   // A folder that has only an older tokenizer's files is not taken for one without.

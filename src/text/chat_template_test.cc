@@ -68,12 +68,15 @@ TEST(NamedTemplates, RenderAsLlamaCppDoes) {
   EXPECT_EQ(render("phi3"),
             "<|system|>\nYou are a helpful assistant<|end|>\n<|user|>\nHello<|end|>\n"
             "<|assistant|>\nHi there<|end|>\n<|assistant|>\n");
+  EXPECT_EQ(render("rwkv-world"),
+            "System: You are a helpful assistant\n\nUser: Hello\n\nAssistant: Hi there\n\n"
+            "Assistant:");
   EXPECT_EQ(render("vicuna"),
             "You are a helpful assistant\n\nUSER: Hello\nASSISTANT: Hi there</s>\nASSISTANT:");
   EXPECT_EQ(render("zephyr"),
             "<|system|>\nYou are a helpful assistant<|endoftext|>\n<|user|>\nHello<|endoftext|>\n"
             "<|assistant|>\nHi there<|endoftext|>\n<|assistant|>\n");
-  EXPECT_EQ(template_names().size(), 6u);
+  EXPECT_EQ(template_names().size(), 7u);
   EXPECT_EQ(named_template("no-such"), "");
 }
 

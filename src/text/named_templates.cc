@@ -24,6 +24,12 @@ constexpr Named<std::string_view> kTemplates[] = {
     {"phi3",
      R"({% for m in messages %}{{ '<|' + m.role + '|>\n' + m.content + '<|end|>\n' }}{% endfor %})"
      R"({% if add_generation_prompt %}{{ '<|assistant|>\n' }}{% endif %})"},
+    // RWKV's world models end a turn with two line ends, a token of their vocabulary.
+    {"rwkv-world",
+     R"({% for m in messages %}{% set text = m.content | trim %}{% if m.role == 'system' %})"
+     R"({{ 'System: ' + text + '\n\n' }}{% elif m.role == 'user' %}{{ 'User: ' + text + '\n\n' }})"
+     R"({% else %}{{ 'Assistant: ' + text + '\n\n' }}{% endif %}{% endfor %})"
+     R"({% if add_generation_prompt %}{{ 'Assistant:' }}{% endif %})"},
     {"vicuna",
      R"({{ bos_token }}{% for m in messages %}{% if m.role == 'system' %})"
      R"({{ m.content + '\n\n' }}{% elif m.role == 'user' %}{{ 'USER: ' + m.content + '\n' }})"

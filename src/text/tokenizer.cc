@@ -8,6 +8,7 @@
 #include "text/bpe.h"
 #include "text/byte_fallback.h"
 #include "text/byte_level.h"
+#include "text/longest_match.h"
 #include "text/score_bpe.h"
 #include "text/unigram.h"
 #include "text/utf8.h"
@@ -31,6 +32,8 @@ Result<std::unique_ptr<TokenModel>> create_model(const Vocab& vocab,
       return Unigram::create(vocab, options);
     case TokenModelKind::kWordPiece:
       return WordPiece::create(vocab, options);
+    case TokenModelKind::kLongestMatch:
+      return LongestMatch::create(vocab);
   }
   return internal_error("a token model that is not in the list");
 }

@@ -193,6 +193,12 @@ Result<TokenizerRecipe> unigram_recipe(const Vocab& vocab) {
       vocab, {.kind = TokenModelKind::kUnigram, .byte_fallback = true, .fuse_unk = true});
 }
 
+Result<TokenizerRecipe> longest_match_recipe(const Vocab&) {
+  TokenizerRecipe recipe;
+  recipe.model = {.kind = TokenModelKind::kLongestMatch};
+  return recipe;
+}
+
 struct ModelRow {
   std::string_view name;
   Result<TokenizerRecipe> (*recipe)(const Vocab&);
@@ -203,6 +209,7 @@ constexpr ModelRow kModelRows[] = {
     {"gpt2", byte_bpe_recipe, false},
     {"llama", score_bpe_recipe, true},
     {"t5", unigram_recipe, false},
+    {"rwkv", longest_match_recipe, false},
 };
 
 }  // namespace
@@ -214,7 +221,8 @@ Result<TokenizerRecipe> recipe_by_name(const Vocab& vocab) {
     if (row.name == vocab.model) return row.recipe(vocab);
   }
   return unsupported(
-      fmt::format("tokenizer model '{}' is not supported (known: gpt2, llama, t5)", vocab.model),
+      fmt::format("tokenizer model '{}' is not supported (known: gpt2, llama, t5, rwkv)",
+                  vocab.model),
       "model");
 }
 

@@ -92,6 +92,7 @@ enum class TokenModelKind : uint8_t {
   kScoreBpe,      // SentencePiece's (score_bpe.h)
   kUnigram,       // unigram.h
   kWordPiece,     // wordpiece.h
+  kLongestMatch,  // longest_match.h
 };
 struct TokenModelOptions {
   TokenModelKind kind = TokenModelKind::kByteBpe;

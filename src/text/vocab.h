@@ -50,7 +50,7 @@ struct TokenizerRecipe;
 struct Vocab {
   // The family's names, as GGUF has them (table in tokenizer_recipe.cc).
   std::string model;  // "gpt2" = byte-level BPE, "llama" = SentencePiece's BPE,
-                      // "t5" = SentencePiece's unigram model
+                      // "t5" = SentencePiece's unigram model, "rwkv" = RWKV's, greedy
   std::string pre;    // pre-tokenizer: "smollm", "qwen2"
   // What a tokenizer.json says; where it is there, model and pre are for people only.
   std::shared_ptr<const TokenizerRecipe> recipe;
