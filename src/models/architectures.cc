@@ -2,6 +2,8 @@
 
 #include <fmt/format.h>
 
+#include "models/apertus.h"
+#include "models/bloom.h"
 #include "models/cohere.h"
 #include "models/cwm.h"
 #include "models/decoder.h"
@@ -16,6 +18,8 @@
 #include "models/gpt_j.h"
 #include "models/gpt_neox.h"
 #include "models/gpt_oss.h"
+#include "models/hunyuan.h"
+#include "models/hyperclova.h"
 #include "models/lfm2.h"
 #include "models/mamba.h"
 #include "models/minimax.h"
@@ -27,6 +31,8 @@
 #include "models/phi.h"
 #include "models/qwen.h"
 #include "models/qwen35.h"
+#include "models/recurrent_gemma.h"
+#include "models/rwkv7.h"
 #include "models/seed_oss.h"
 #include "models/smollm3.h"
 #include "models/stablelm.h"
@@ -53,78 +59,87 @@ constexpr Architecture decoder(std::string_view name, HfTensorNames (*hf_names)(
           .hf_names = hf_names};
 }
 
+constexpr std::array kArchitectures = {
+    // Llama (Touvron et al., 2023) and its kin, of which a configuration says all: RMSNorm before
+    // each part, rotary positions, grouped query attention, gated SiLU feed-forward. Qwen 2 and
+    // 2.5 (Yang et al., 2024) have biases on q, k and v; Phi-3 and Phi-4 (Abdin et al., 2024) q,
+    // k, v and gate, up in one matrix each; Granite 3 (IBM, 2024) multipliers. Mixtral (Jiang et
+    // al., 2024), a "llama" too, and Granite's mixtures have experts in place of the network.
+    decoder<uniform_decoder>("llama", llama_hf_names),
+    decoder<uniform_decoder>("qwen2", llama_hf_names),
+    decoder<uniform_decoder>("phi3", llama_hf_names),
+    decoder<uniform_decoder>("granite", llama_hf_names),
+    decoder<uniform_decoder>("granitemoe", granite_moe_hf_names),
+    // What differs by layer is in a file of its own.
+    decoder<qwen3_spec>("qwen3", llama_hf_names),
+    decoder<qwen3_spec>("qwen3moe", expert_hf_names),
+    decoder<qwen2_moe_spec>("qwen2moe", expert_hf_names),
+    decoder<dots1_spec>("dots1", expert_hf_names),
+    decoder<deepseek_spec>("deepseek2", deepseek_hf_names),
+    decoder<olmoe_spec>("olmoe", expert_hf_names),
+    decoder<gemma_spec>("gemma", gemma_hf_names),
+    decoder<gemma2_spec>("gemma2", gemma2_hf_names),
+    decoder<gemma3_spec>("gemma3", gemma3_hf_names),
+    decoder<smollm3_spec>("smollm3", llama_hf_names),
+    decoder<olmo2_spec>("olmo2", olmo2_hf_names),
+    decoder<starcoder2_spec>("starcoder2", starcoder2_hf_names),
+    decoder<lfm2_spec>("lfm2", lfm2_hf_names),
+    decoder<lfm2_spec>("lfm2moe", lfm2_hf_names),
+    decoder<qwen35_spec>("qwen35", qwen35_hf_names),
+    decoder<qwen35_spec>("qwen35moe", qwen35_hf_names),
+    decoder<qwen35_spec>("qwen3next", qwen35_hf_names),
+    decoder<seed_oss_spec>("seed_oss", seed_oss_hf_names),
+    decoder<exaone4_spec>("exaone4", olmo2_hf_names),
+    decoder<uniform_decoder>("ernie4_5", llama_hf_names),
+    decoder<ernie4_5_moe_spec>("ernie4_5-moe", ernie4_5_moe_hf_names),
+    decoder<uniform_decoder>("helium", llama_hf_names),
+    decoder<glm_spec>("chatglm", llama_hf_names),
+    decoder<glm4_spec>("glm4", glm4_hf_names),
+    decoder<glm4_moe_spec>("glm4moe", glm4_moe_hf_names),
+    decoder<minimax_m2_spec>("minimax-m2", llama_hf_names),
+    decoder<flex_olmo_spec>("flexolmo", flex_olmo_hf_names),
+    decoder<cwm_spec>("cwm", llama_hf_names),
+    decoder<gpt_oss_spec>("gpt-oss", gpt_oss_hf_names),
+    decoder<cohere_spec>("command-r", llama_hf_names),
+    decoder<cohere2_spec>("cohere2", llama_hf_names),
+    decoder<phi_spec>("phi2", phi_hf_names),
+    decoder<gpt_neox_spec>("gptneox", gpt_neox_hf_names),
+    decoder<arcee_spec>("arcee", llama_hf_names),
+    decoder<nemotron_spec>("nemotron", nemotron_hf_names),
+    decoder<nemotron_spec>("jais2", llama_hf_names),
+    decoder<stablelm_spec>("stablelm", llama_hf_names),
+    decoder<olmo_spec>("olmo", llama_hf_names),
+    decoder<vault_gemma_spec>("vaultgemma", gemma2_hf_names),
+    decoder<gpt2_spec>("gpt2", gpt2_hf_names),
+    decoder<gpt2_spec>("starcoder", gpt_big_code_hf_names),
+    decoder<gpt2_spec>("gptneo", gpt_neo_hf_names),
+    decoder<gpt_j_spec>("gptj", gpt_j_hf_names),
+    decoder<code_gen_spec>("codegen", gpt_j_hf_names),
+    decoder<opt_spec>("opt", opt_hf_names),
+    decoder<falcon_spec>("falcon", falcon_hf_names),
+    decoder<bloom_spec>("bloom", bloom_hf_names),
+    decoder<mpt_spec>("mpt", mpt_hf_names),
+    decoder<mamba_spec>("mamba", mamba_hf_names),
+    decoder<mamba_spec>("mamba2", mamba_hf_names),
+    decoder<jamba_spec>("jamba", jamba_hf_names),
+    decoder<mamba_hybrid_spec>("granitehybrid", mamba_hybrid_hf_names),
+    decoder<mamba_hybrid_spec>("bamba", mamba_hybrid_hf_names),
+    decoder<falcon_h1_spec>("falcon-h1", mamba_hybrid_hf_names),
+    decoder<nemotron_h_spec>("nemotron_h", mamba_hf_names),
+    decoder<nemotron_h_spec>("nemotron_h_moe", mamba_hf_names),
+    decoder<rwkv7_spec>("rwkv7", rwkv7_hf_names),
+    decoder<apertus_spec>("apertus", apertus_hf_names),
+    decoder<hunyuan_spec>("hunyuan-dense", hunyuan_hf_names),
+    decoder<hunyuan_spec>("hunyuan-moe", hunyuan_hf_names),
+    decoder<hyperclova_spec>("hyperclovax", hyperclova_hf_names),
+    decoder<phi_moe_spec>("phimoe", phi_moe_hf_names),
+    decoder<exaone_moe_spec>("exaone-moe", expert_hf_names),
+    decoder<recurrent_gemma_spec>("recurrentgemma", recurrent_gemma_hf_names),
+};
+
 }  // namespace
 
-std::span<const Architecture> architectures() {
-  static constexpr std::array kArchitectures = {
-      // Llama (Touvron et al., 2023) and its kin, of which a configuration says all: RMSNorm before
-      // each part, rotary positions, grouped query attention, gated SiLU feed-forward. Qwen 2 and
-      // 2.5 (Yang et al., 2024) have biases on q, k and v; Phi-3 and Phi-4 (Abdin et al., 2024) q,
-      // k, v and gate, up in one matrix each; Granite 3 (IBM, 2024) multipliers. Mixtral (Jiang et
-      // al., 2024), a "llama" too, and Granite's mixtures have experts in place of the network.
-      decoder<uniform_decoder>("llama", llama_hf_names),
-      decoder<uniform_decoder>("qwen2", llama_hf_names),
-      decoder<uniform_decoder>("phi3", llama_hf_names),
-      decoder<uniform_decoder>("granite", llama_hf_names),
-      decoder<uniform_decoder>("granitemoe", granite_moe_hf_names),
-      // What differs by layer is in a file of its own.
-      decoder<qwen3_spec>("qwen3", llama_hf_names),
-      decoder<qwen3_spec>("qwen3moe", expert_hf_names),
-      decoder<qwen2_moe_spec>("qwen2moe", expert_hf_names),
-      decoder<dots1_spec>("dots1", expert_hf_names),
-      decoder<deepseek_spec>("deepseek2", deepseek_hf_names),
-      decoder<olmoe_spec>("olmoe", expert_hf_names),
-      decoder<gemma_spec>("gemma", gemma_hf_names),
-      decoder<gemma2_spec>("gemma2", gemma2_hf_names),
-      decoder<gemma3_spec>("gemma3", gemma3_hf_names),
-      decoder<smollm3_spec>("smollm3", llama_hf_names),
-      decoder<olmo2_spec>("olmo2", olmo2_hf_names),
-      decoder<starcoder2_spec>("starcoder2", starcoder2_hf_names),
-      decoder<lfm2_spec>("lfm2", lfm2_hf_names),
-      decoder<lfm2_spec>("lfm2moe", lfm2_hf_names),
-      decoder<qwen35_spec>("qwen35", qwen35_hf_names),
-      decoder<qwen35_spec>("qwen35moe", qwen35_hf_names),
-      decoder<qwen35_spec>("qwen3next", qwen35_hf_names),
-      decoder<seed_oss_spec>("seed_oss", seed_oss_hf_names),
-      decoder<exaone4_spec>("exaone4", olmo2_hf_names),
-      decoder<uniform_decoder>("ernie4_5", llama_hf_names),
-      decoder<ernie4_5_moe_spec>("ernie4_5-moe", ernie4_5_moe_hf_names),
-      decoder<uniform_decoder>("helium", llama_hf_names),
-      decoder<glm_spec>("chatglm", llama_hf_names),
-      decoder<glm4_spec>("glm4", glm4_hf_names),
-      decoder<glm4_moe_spec>("glm4moe", glm4_moe_hf_names),
-      decoder<minimax_m2_spec>("minimax-m2", llama_hf_names),
-      decoder<flex_olmo_spec>("flexolmo", flex_olmo_hf_names),
-      decoder<cwm_spec>("cwm", llama_hf_names),
-      decoder<gpt_oss_spec>("gpt-oss", gpt_oss_hf_names),
-      decoder<cohere_spec>("command-r", llama_hf_names),
-      decoder<cohere2_spec>("cohere2", llama_hf_names),
-      decoder<phi_spec>("phi2", phi_hf_names),
-      decoder<gpt_neox_spec>("gptneox", gpt_neox_hf_names),
-      decoder<arcee_spec>("arcee", llama_hf_names),
-      decoder<nemotron_spec>("nemotron", nemotron_hf_names),
-      decoder<nemotron_spec>("jais2", llama_hf_names),
-      decoder<stablelm_spec>("stablelm", llama_hf_names),
-      decoder<olmo_spec>("olmo", llama_hf_names),
-      decoder<vault_gemma_spec>("vaultgemma", gemma2_hf_names),
-      decoder<gpt2_spec>("gpt2", gpt2_hf_names),
-      decoder<gpt2_spec>("starcoder", gpt_big_code_hf_names),
-      decoder<gpt2_spec>("gptneo", gpt_neo_hf_names),
-      decoder<gpt_j_spec>("gptj", gpt_j_hf_names),
-      decoder<code_gen_spec>("codegen", gpt_j_hf_names),
-      decoder<opt_spec>("opt", opt_hf_names),
-      decoder<falcon_spec>("falcon", falcon_hf_names),
-      decoder<mamba_spec>("mamba", mamba_hf_names),
-      decoder<mamba_spec>("mamba2", mamba_hf_names),
-      decoder<jamba_spec>("jamba", jamba_hf_names),
-      decoder<mamba_hybrid_spec>("granitehybrid", mamba_hybrid_hf_names),
-      decoder<mamba_hybrid_spec>("bamba", mamba_hybrid_hf_names),
-      decoder<falcon_h1_spec>("falcon-h1", mamba_hybrid_hf_names),
-      decoder<nemotron_h_spec>("nemotron_h", mamba_hf_names),
-      decoder<nemotron_h_spec>("nemotron_h_moe", mamba_hf_names),
-  };
-  return kArchitectures;
-}
+std::span<const Architecture> architectures() { return kArchitectures; }
 
 Result<const Architecture*> find_architecture(std::string_view name) {
   std::string known;

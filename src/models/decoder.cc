@@ -45,6 +45,7 @@ int64_t feed_forward_rows(int64_t rows, const FeedForward& part, const DeviceTra
 struct Widths {
   std::vector<int64_t> mixer;
   std::vector<int64_t> feed_forward;
+  int64_t carried = 0;
   // Where memory is shared, what runs of feed-forward parts take of it: those of unequal layers
   // differ in rows and columns.
   struct Run {
@@ -59,6 +60,7 @@ struct Widths {
     const bool in_place = shares_scratch(device);
     for (const DecoderLayer& layer : layers) {
       widen(widths.mixer, layer.mixer->scratch_columns(in_place));
+      widths.carried = std::max(widths.carried, layer.mixer->carried_columns());
       const std::vector<int64_t> columns = layer.feed_forward->scratch_columns(in_place);
       widen(widths.feed_forward, columns);
       const Run run{
@@ -99,6 +101,7 @@ struct DecoderScratch {
   TensorPart normed;                     // [T, D]
   TensorPart branch;                     // [T, D]
   TensorPart network_input;              // [T, D] of parallel layers; else nothing
+  TensorPart carried;                    // [T, widest] from layer to layer, or nothing
   std::vector<TensorPart> mixer;         // [T, widest] of each area
   std::vector<TensorPart> feed_forward;  // [T, widest] of each area; or all that it shares
   std::vector<Angles> angles;            // [rope tables]
@@ -110,6 +113,8 @@ struct DecoderScratch {
     scratch.normed = places.take_tensor(dtype, hidden);
     const Shape held{has_parallel_layers(spec) ? rows : 0, spec.model.hidden_size};
     scratch.network_input = places.take_tensor(dtype, held);
+    scratch.carried =
+        places.take_tensor(dtype, Shape{widths.carried > 0 ? rows : 0, widths.carried});
     if (shares_scratch(device)) {
       // One memory for both parts of a layer: the mixer's areas side by side, or the
       // feed-forward's.
@@ -204,6 +209,7 @@ class DecoderPass {
   struct Memory {
     TensorView normed, branch;             // [T, D]; one where scratch is shared
     TensorView network_input;              // [T, D] of parallel layers
+    TensorView carried;                    // [T, widest], or nothing
     std::vector<TensorView> mixer;         // [T, widest] of each area
     std::vector<TensorView> feed_forward;  // [T, widest] of each area; or all that it shares
     std::vector<RopeAngles> angles;        // [rope tables]
@@ -216,7 +222,8 @@ class DecoderPass {
       std::byte* const front = context.workspace.take(places.used());
       Memory memory{.normed = scratch.normed.in(front),
                     .branch = scratch.branch.in(front),
-                    .network_input = scratch.network_input.in(front)};
+                    .network_input = scratch.network_input.in(front),
+                    .carried = scratch.carried.in(front)};
       for (const TensorPart& area : scratch.mixer) memory.mixer.push_back(area.in(front));
       for (const TensorPart& area : scratch.feed_forward) {
         memory.feed_forward.push_back(area.in(front));
@@ -257,7 +264,8 @@ class DecoderPass {
                       .kv = kv,
                       .group = group_of(index),
                       .kept = kept,
-                      .states = batch_.states.behind(state_offsets_[static_cast<size_t>(index)])});
+                      .states = batch_.states.behind(state_offsets_[static_cast<size_t>(index)]),
+                      .carried = memory_.carried});
     if (kept == nullptr || !kept->rows.empty()) branch.finish();
   }
 
@@ -369,6 +377,7 @@ class Decoder final : public Model {
 
   void layers(OpContext& context, const ForwardBatch& batch, LayerRange range,
               std::span<const KvLayerView> kv, TensorView hidden, LayerTaps taps) const override {
+    CHECK(widths_.carried == 0 || range.first == 0);  // what is carried begins in the first layer
     Workspace::Mark mark(context.workspace);
     DecoderPass pass(context, spec_, widths_, state_offsets_, batch, hidden);
     pass.rotate_positions(weights_.ropes);
@@ -429,6 +438,8 @@ class Decoder final : public Model {
                         .packed = packed_table(weights_),
                         .positions = batch.positions,
                         .position_table = position_table()});
+    if (weights_.embedding_norm.kind == NormKind::kNone) return;
+    normalise(context, weights_.embedding_norm, rows, {}, 1.0f, rows);
   }
 
   // ---- of a draft head, which runs on a CPU ----

@@ -65,12 +65,16 @@ AttentionSpec attention_of(const ModelConfig& config) {
 }
 
 MixtureSpec mixture_of(const ExpertConfig& experts) {
-  const bool sigmoid = experts.scores == ExpertScores::kSigmoid;
+  const ExpertScores kind = experts.scores.value_or(ExpertScores::kSoftmax);
+  const RouterScores scores = kind == ExpertScores::kSigmoid       ? RouterScores::kSigmoid
+                              : kind == ExpertScores::kSparseMixer ? RouterScores::kSparseMixer
+                                                                   : RouterScores::kSoftmax;
   return {
       .router = {.experts = experts.count,
                  .used = experts.used,
-                 .scores = sigmoid ? RouterScores::kSigmoid : RouterScores::kSoftmax,
+                 .scores = scores,
                  .normalised = experts.normalised.value_or(true),
+                 .tolerance = experts.tolerance,
                  .scale = experts.scale,
                  .groups = experts.groups,
                  .groups_used = experts.groups_used,
@@ -100,6 +104,7 @@ DecoderSpec uniform_decoder(const ModelConfig& config) {
                    .logit_scale = 1.0f / config.logit_divisor,
                    .logit_soft_cap = config.logit_soft_cap,
                    .tied_embeddings = config.tied_embeddings,
+                   .output_bias = config.head.bias,
                    .head = config.head};
   for_each_layer(spec, [&](DecoderLayerSpec& each, int32_t i) {
     const bool slides =
@@ -148,6 +153,10 @@ std::vector<TensorSpec> decoder_tensors(const DecoderSpec& spec) {
     tensors.push_back(
         {"position_embd.weight", Shape{spec.positions.first + spec.positions.count, hidden}});
   }
+  if (spec.embedding_norm != NormKind::kNone) {
+    tensors.push_back({"token_embd_norm.weight", Shape{hidden}});
+    tensors.push_back({"token_embd_norm.bias", Shape{hidden}});
+  }
   if (spec.output_norm != NormKind::kLayerBare && spec.output_norm != NormKind::kNone) {
     tensors.push_back({spec.output_norm_name + ".weight", Shape{hidden}});
   }
@@ -173,7 +182,7 @@ std::vector<TensorSpec> decoder_tensors(const DecoderSpec& spec) {
     tensors.push_back({"blk.0.hidden_norm.weight", Shape{hidden}});
   }
   for (int32_t i = 0; i < spec.model.layer_count; ++i) {
-    ListedTensors listed(i, tensors);
+    ListedTensors listed(block_of(spec, i), tensors);
     CHECK(make_layer(spec, i).load(listed, hidden).ok());
   }
   return tensors;

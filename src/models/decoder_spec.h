@@ -43,6 +43,9 @@ struct DecoderLayerSpec {
   // Of what the network reads, and of its branch (Falcon-H1).
   float network_input_scale = 1.0f;
   float network_scale = 1.0f;
+  // Whose tensors it has, of the layers of a file; -1: those of its own place. (A layer of RWKV is
+  // two here, of which each mixes the rows of a sequence.)
+  int32_t block = -1;
 
   // REQUIRES: the layer has it
   AttentionSpec& attention() { return std::get<AttentionSpec>(mixer); }
@@ -75,7 +78,8 @@ struct FeatureSpec {
 struct DecoderSpec {
   ModelSpec model;
   std::vector<RopeTable> ropes;
-  std::vector<DecoderLayerSpec> layers;  // [model.layer_count]
+  std::vector<DecoderLayerSpec> layers;       // [model.layer_count]
+  NormKind embedding_norm = NormKind::kNone;  // of embeddings, before the first layer
   NormKind output_norm = NormKind::kRms;
   std::string output_norm_name = "output_norm";  // of its tensors
   float norm_eps = 0.0f;
@@ -97,6 +101,12 @@ struct DecoderSpec {
 // file does not say), a window in all layers, or those that the file names. An architecture starts
 // from it.
 DecoderSpec uniform_decoder(const ModelConfig& config);
+
+// The layer of a file whose tensors layer `index` has.
+inline int32_t block_of(const DecoderSpec& spec, int32_t index) {
+  const int32_t block = spec.layers[static_cast<size_t>(index)].block;
+  return block < 0 ? index : block;
+}
 
 // Applies `change` to each layer.
 template <class Change>

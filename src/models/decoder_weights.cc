@@ -66,6 +66,7 @@ class DecoderLoader {
       report(static_cast<double>(i + 1) / (spec_.model.layer_count + 1));
     }
     HR_RETURN_IF_ERROR(load_features());
+    HR_RETURN_IF_ERROR(load_embedding_norm());
     HR_RETURN_IF_ERROR(load_output_norm());
     const char* output = spec_.tied_embeddings ? kTable : "output.weight";
     if (options_.shard.is_split()) {
@@ -182,7 +183,7 @@ class DecoderLoader {
 
   // It lies in weights_ while it is loaded: uploads write to its memory.
   Status load_layer(int32_t index) {
-    TensorsOfLayer tensors(*this, index);
+    TensorsOfLayer tensors(*this, block_of(spec_, index));
     DecoderLayer& layer = weights_.layers.emplace_back(make_layer(spec_, index));
     if (!is_wanted(index)) return ok_status();
     if (options_.shard.is_split()) HR_RETURN_IF_ERROR(layer.split(options_.shard));
@@ -218,6 +219,18 @@ class DecoderLoader {
     NormWeights& norm = weights_.features.norm;
     norm = {.kind = NormKind::kRms, .eps = spec_.norm_eps};
     HR_ASSIGN_OR_RETURN(norm.weight, vector("blk.0.hidden_norm.weight", hidden));
+    return ok_status();
+  }
+
+  Status load_embedding_norm() {
+    NormWeights& norm = weights_.embedding_norm;
+    norm.kind = spec_.embedding_norm;
+    norm.eps = spec_.norm_eps;
+    if (norm.kind == NormKind::kNone) return ok_status();
+    CHECK(norm.kind == NormKind::kLayer);
+    const int64_t hidden = spec_.model.hidden_size;
+    HR_ASSIGN_OR_RETURN(norm.weight, vector("token_embd_norm.weight", hidden));
+    HR_ASSIGN_OR_RETURN(norm.bias, vector("token_embd_norm.bias", hidden));
     return ok_status();
   }
 

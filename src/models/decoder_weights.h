@@ -27,10 +27,11 @@ struct DecoderWeights {
   DeviceVector positions;         // [P, D], where they are learned
   std::vector<RopeWeights> ropes;
   std::vector<DecoderLayer> layers;
-  NormWeights output_norm;   // [D], logit_scale included
-  LinearWeight output;       // [V, D]; of a rank, its rows; empty where it was left out
-  DeviceVector output_bias;  // [V] or empty
-  Shares vocabulary;         // of the ranks; one where the head is whole
+  NormWeights embedding_norm;  // [D], of a LayerNorm, or kNone
+  NormWeights output_norm;     // [D], logit_scale included
+  LinearWeight output;         // [V, D]; of a rank, its rows; empty where it was left out
+  DeviceVector output_bias;    // [V] or empty
+  Shares vocabulary;           // of the ranks; one where the head is whole
   FeatureWeights features;
   std::vector<MatrixStack> adapter_sites;  // by LinearLayer::site
 };

@@ -16,4 +16,17 @@ DecoderSpec exaone4_spec(const ModelConfig& config) {
   return spec;
 }
 
+DecoderSpec exaone_moe_spec(const ModelConfig& config) {
+  ModelConfig full = config;
+  full.experts.scores = ExpertScores::kSigmoid;
+  DecoderSpec spec = exaone4_spec(full);
+  for (DecoderLayerSpec& layer : spec.layers) {
+    layer.pre_norm = NormKind::kRms;
+    layer.post_norm = NormKind::kNone;
+    auto* const mixture = std::get_if<MixtureSpec>(&layer.feed_forward);
+    if (mixture != nullptr) mixture->choice_bias = true;
+  }
+  return spec;
+}
+
 }  // namespace headrace

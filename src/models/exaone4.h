@@ -8,5 +8,7 @@
 namespace headrace {
 
 DecoderSpec exaone4_spec(const ModelConfig& config);
+// K-EXAONE (2025): mixtures with DeepSeek's router, and norms before each part.
+DecoderSpec exaone_moe_spec(const ModelConfig& config);
 
 }  // namespace headrace

@@ -39,12 +39,11 @@ class QuantisedSource final : public WeightSource {
 
   Result<ConstTensorView> get(std::string_view name) const override {
     HR_ASSIGN_OR_RETURN(const ConstTensorView view, source_->get(name));
+    if (view.shape.rank() < 2) return view;
     const bool table = name == "token_embd.weight", tied = !source_->has("output.weight");
     const DType dtype = name == "output.weight" || table ? DType::kQ8_0 : dtype_;
     const auto row_size = row_bytes(dtype, view.columns());
-    if (view.shape.rank() == 1 || is_quantised(view.dtype) || (table && !tied) || !row_size) {
-      return view;
-    }
+    if (is_quantised(view.dtype) || (table && !tied) || !row_size) return view;
     std::vector<std::byte>& bytes = matrices_[std::string(name)];
     const auto size = static_cast<size_t>(*row_size);
     bytes.resize(size * static_cast<size_t>(view.rows()));

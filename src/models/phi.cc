@@ -33,6 +33,13 @@ DecoderSpec phi_spec(const ModelConfig& config) {
   return spec;
 }
 
+DecoderSpec phi_moe_spec(const ModelConfig& config) {
+  DecoderSpec spec = uniform_decoder(config);
+  spec.output_norm = NormKind::kLayer;
+  for (DecoderLayerSpec& layer : spec.layers) layer.pre_norm = NormKind::kLayer;
+  return spec;
+}
+
 HfTensorNames phi_hf_names() {
   static const std::vector<HfTensorName> kAll = names_before(kPhiNames, llama_hf_names());
   return kAll;

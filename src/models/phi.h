@@ -8,6 +8,8 @@
 namespace headrace {
 
 DecoderSpec phi_spec(const ModelConfig& config);
+// Phi-3.5-MoE (Abdin et al., 2024): Mixtral with LayerNorms, biases and SparseMixer's routing.
+DecoderSpec phi_moe_spec(const ModelConfig& config);
 HfTensorNames phi_hf_names();
 
 }  // namespace headrace

@@ -42,6 +42,8 @@ constexpr OneValue kOneValues[] = {
     {"opt", "layer_norm_elementwise_affine", true},
     {"opt", "_remove_final_layer_norm", false},
     {"falcon", "alibi", false},
+    {"bloom", "apply_residual_connection_post_layernorm", false},
+    {"mpt", "no_bias", true},
 };
 
 Status check_one_values(const Json& json, const ConfigSource& source) {
@@ -90,6 +92,43 @@ Status read_falcon(const Json& json, const ConfigSource& source, ModelConfig& co
     return source.corrupt_field(kNorms, "is neither 1 nor 2");
   }
   config.mixers.norms_apart = newer && (!said || norms->as_int() == 2);
+  return ok_status();
+}
+
+// What MPT's file says of attention, in an object of its own.
+Status read_mpt(const Json& json, const ConfigSource& source, ModelConfig& config) {
+  const Json* scale = json.find("logit_scale");
+  if (scale != nullptr && !scale->is_null()) {
+    return source.unsupported_field("logit_scale", "is not supported, only null");
+  }
+  const Json* attention = json.find("attn_config");
+  if (attention == nullptr || attention->is_null()) return ok_status();
+  if (!attention->is_object()) return source.corrupt_field("attn_config", "is no object");
+  for (const auto& [name, only] :
+       {std::pair("alibi", true), {"prefix_lm", false}, {"qk_ln", false}}) {
+    HR_ASSIGN_OR_RETURN(const bool value, flag_or(*attention, source, name, only));
+    if (value != only) {
+      return source.unsupported_field(name,
+                                      fmt::format("{} is not supported, only {}", value, only));
+    }
+  }
+  const Json* type = attention->find("attn_type");
+  if (type != nullptr && *type != Json("multihead_attention")) {
+    return source.unsupported_field("attn_type", "only \"multihead_attention\" is supported");
+  }
+  const auto number = [&](std::string_view name) {
+    const Json* member = attention->find(name);
+    return member == nullptr || !member->is_number() ? 0.0 : member->as_double();
+  };
+  if (number("clip_qkv") != 0) {
+    return source.unsupported_field("clip_qkv", "is not supported, only null");
+  }
+  // The class does not read it.
+  if (const double most = number("alibi_bias_max"); most != 0 && most != 8) {
+    return source.unsupported_field("alibi_bias_max", "is not supported, only 8");
+  }
+  const double softmax_scale = number("softmax_scale");
+  if (softmax_scale > 0) config.attention_scale = static_cast<float>(softmax_scale);
   return ok_status();
 }
 
@@ -156,6 +195,19 @@ void opt_defaults(ModelConfig& config) {
   config.ffn = 3072;
   config.tied_embeddings = true;
 }
+void bloom_defaults(ModelConfig& config) {
+  set_defaults(config, 2048);
+  set_biases(config);
+  config.fused = {.qkv = true, .qkv_by_head = true};
+  config.tied_embeddings = true;
+  config.mixers.alibi_bias_max = 8;
+}
+void mpt_defaults(ModelConfig& config) {
+  set_defaults(config, 2048);
+  config.fused.qkv = true;
+  config.tied_embeddings = true;
+  config.mixers.alibi_bias_max = 8;
+}
 void falcon_defaults(ModelConfig& config) {
   set_defaults(config, 2048);
   config.fused = {.qkv = true, .qkv_by_head = true};
@@ -168,6 +220,7 @@ Status read_gpt_flags(const Json& json, const ConfigSource& source, ModelConfig&
   if (architecture == "starcoder") return read_big_code(json, source, config);
   if (architecture == "opt") return check_opt(json, source, config);
   if (architecture == "falcon") return read_falcon(json, source, config);
+  if (architecture == "mpt") return read_mpt(json, source, config);
   if (architecture == "gptneo") return read_neo_layers(json, source, config);
   if (architecture == "codegen" && config.heads % 4 != 0) {
     return source.corrupt_field("n_head", fmt::format("4 does not divide {}", config.heads));

@@ -40,6 +40,21 @@ inline constexpr std::array kFalconFields{
     ConfigField{&ModelConfig::kv_heads, "", "num_kv_heads", 1, kModelLimits.heads_max},
     ConfigField{&ModelConfig::ffn, "", "ffn_hidden_size", 1, kModelLimits.ffn_max},
     gpt_fields::kEps};
+inline constexpr std::array kBloomFields{
+    gpt_fields::kHidden,
+    ConfigField{&ModelConfig::hidden, "", "n_embed", 1, kModelLimits.hidden_max},
+    gpt_fields::kLayers,
+    gpt_fields::kHeads,
+    ConfigField{&ModelConfig::context_length, "", "seq_length", 1, kModelLimits.context_length_max},
+    gpt_fields::kEps};
+inline constexpr std::array kMptFields{
+    ConfigField{&ModelConfig::hidden, "", "d_model", 1, kModelLimits.hidden_max},
+    ConfigField{&ModelConfig::layers, "", "n_layers", 1, kModelLimits.layers_max},
+    ConfigField{&ModelConfig::heads, "", "n_heads", 1, kModelLimits.heads_max},
+    ConfigField{&ModelConfig::context_length, "", "max_seq_len", 1,
+                kModelLimits.context_length_max},
+    ConfigField{&MixerConfig::alibi_bias_max, "attention.max_alibi_bias", "", 0, 1e3},
+    gpt_fields::kEps};
 inline constexpr int32_t kGptFfnFactor = 4;
 
 template <size_t kCount>
@@ -50,12 +65,16 @@ inline constexpr ClassNames<1> kGptNeoClasses{"GPTNeoForCausalLM"};
 inline constexpr ClassNames<1> kGptJClasses{"GPTJForCausalLM"};
 inline constexpr ClassNames<1> kCodeGenClasses{"CodeGenForCausalLM"};
 inline constexpr ClassNames<1> kOptClasses{"OPTForCausalLM"};
+inline constexpr ClassNames<1> kBloomClasses{"BloomForCausalLM"};
+inline constexpr ClassNames<1> kMptClasses{"MptForCausalLM"};
 inline constexpr ClassNames<1> kFalconClasses{"FalconForCausalLM"};
 
 // Nobody writes GGUF files of these, whose keys would have to say more than those of others do.
 constexpr bool has_no_gguf(std::string_view architecture) {
   return architecture == "gptneo" || architecture == "gptj" || architecture == "codegen" ||
-         architecture == "opt" || architecture == "bamba";
+         architecture == "opt" || architecture == "bamba" || architecture == "recurrentgemma" ||
+         architecture == "apertus" || architecture == "hyperclovax" || architecture == "phimoe" ||
+         architecture == "exaone-moe";
 }
 
 void gpt2_defaults(ModelConfig& config);
@@ -64,6 +83,8 @@ void gpt_neo_defaults(ModelConfig& config);
 void gpt_j_defaults(ModelConfig& config);
 void opt_defaults(ModelConfig& config);
 void falcon_defaults(ModelConfig& config);
+void bloom_defaults(ModelConfig& config);
+void mpt_defaults(ModelConfig& config);
 
 // After the numbers: what flags of a config.json of these families say. Does nothing for others.
 Status read_gpt_flags(const Json& json, const ConfigSource& source, ModelConfig& config);

@@ -56,6 +56,8 @@ constexpr auto kExperts = std::to_array<HfTensorName>({
      "blk.{}.ffn_up_exps.weight"},
     {"model.layers.{}.mlp.experts.down_proj", "blk.{}.ffn_down_exps.weight"},
     {"model.layers.{}.mlp.gate.e_score_correction_bias", "blk.{}.exp_probs_b.bias"},
+    {"model.layers.{}.mlp.e_score_correction_bias", "blk.{}.exp_probs_b.bias"},
+    {"mtp.*", ""},
     {"model.layers.{}.mlp.shared_experts.gate_proj.weight", "blk.{}.ffn_gate_shexp.weight"},
     {"model.layers.{}.mlp.shared_experts.up_proj.weight", "blk.{}.ffn_up_shexp.weight"},
     {"model.layers.{}.mlp.shared_experts.down_proj.weight", "blk.{}.ffn_down_shexp.weight"},
@@ -63,6 +65,11 @@ constexpr auto kExperts = std::to_array<HfTensorName>({
     {"model.layers.{}.mlp.shared_expert.gate_proj.weight", "blk.{}.ffn_gate_shexp.weight"},
     {"model.layers.{}.mlp.shared_expert.up_proj.weight", "blk.{}.ffn_up_shexp.weight"},
     {"model.layers.{}.mlp.shared_expert.down_proj.weight", "blk.{}.ffn_down_shexp.weight"},
+});
+// Of Phi-3.5-MoE, in the spelling of transformers 5.
+constexpr auto kPhiExperts = std::to_array<HfTensorName>({
+    {"lm_head.bias", "output.bias"},
+    {"model.layers.{}.mlp.router.weight", "blk.{}.ffn_gate_inp.weight"},
 });
 constexpr auto kGraniteExperts = std::to_array<HfTensorName>({
     {"model.layers.{}.block_sparse_moe.router.layer.weight", "blk.{}.ffn_gate_inp.weight"},
@@ -83,6 +90,7 @@ constexpr auto with_llamas(const std::array<HfTensorName, kMore>& more) {
 }
 constexpr auto kLlamaWithExperts = with_llamas(kExperts);
 constexpr auto kGraniteMoe = with_llamas(kGraniteExperts);
+constexpr auto kPhiMoe = with_llamas(kPhiExperts);
 
 constexpr int32_t kNoNumber = -1;
 
@@ -163,6 +171,7 @@ std::vector<HfTensorName> names_before(HfTensorNames first, HfTensorNames others
 
 HfTensorNames llama_hf_names() { return kLlama; }
 HfTensorNames expert_hf_names() { return kLlamaWithExperts; }
+HfTensorNames phi_moe_hf_names() { return kPhiMoe; }
 HfTensorNames granite_moe_hf_names() { return kGraniteMoe; }
 
 }  // namespace headrace

@@ -58,6 +58,7 @@ HfTensorNames llama_hf_names();
 // The same with the experts of Qwen's and OLMoE's files.
 HfTensorNames expert_hf_names();
 HfTensorNames granite_moe_hf_names();
+HfTensorNames phi_moe_hf_names();
 // The names of `others`, but for what `first` has.
 std::vector<HfTensorName> names_before(HfTensorNames first, HfTensorNames others);
 

@@ -50,7 +50,7 @@ struct RopeScaling {
 };
 
 // How a router's logits become scores of experts.
-enum class ExpertScores : uint8_t { kSoftmax, kSigmoid };
+enum class ExpertScores : uint8_t { kSoftmax, kSigmoid, kSparseMixer };
 
 // Of models whose feed-forward networks are mixtures of experts.
 struct ExpertConfig {
@@ -59,6 +59,7 @@ struct ExpertConfig {
   int32_t width = 0;                   // of each expert
   int32_t shared_count = 0;            // experts that every token takes; as one network they have
   int32_t shared_width = 0;            // this width; 0 = none
+  float tolerance = 0;                 // of kSparseMixer
   float scale = 1;                     // of the weights of experts that are chosen
   std::optional<bool> normalised;      // these add up to 1; empty = the architecture's rule
   std::optional<ExpertScores> scores;  // empty = the architecture's rule
@@ -81,6 +82,8 @@ enum class LayerMixer : uint8_t {
   kMamba,
   kMamba2,
   kMamba2Beside,  // attention and Mamba-2 side by side (Falcon-H1)
+  kRgLru,         // a gated recurrence (RecurrentGemma)
+  kRwkv7,         // with a network that shifts tokens, too
   kNone,          // the layer is a network alone (Nemotron-H)
 };
 
@@ -135,6 +138,18 @@ struct LatentConfig {
   bool joined = true;      // keys' and values' matrices lie in one tensor, attn_kv_b
 };
 
+// Of RWKV-7. Ranks are of what decays, rates (ICLR), gates of the first layer's values and gates of
+// rows are made of.
+struct RwkvConfig {
+  int32_t head_dim = 0;  // 0: it is none
+  int32_t decay_rank = 0;
+  int32_t rate_rank = 0;
+  int32_t value_rank = 0;
+  int32_t gate_rank = 0;
+  float norm_eps = 0;          // of heads
+  bool shifts_joined = false;  // the mixes of a layer lie in one tensor
+};
+
 struct MixerConfig {
   std::vector<LayerMixer> by_layer;  // [layers]; empty = all attend
   bool gated_attention = false;      // heads of layers that attend have gates (Qwen3-Next)
@@ -153,9 +168,12 @@ struct MixerConfig {
   bool rate_is_log = false;
   StateSpaceConfig state_space;
   BranchMultipliers multipliers;
-  bool one_part = false;  // a layer is its mixer or a network, not both (Mamba, Nemotron-H)
-  bool rotates = true;    // queries and keys of layers that attend
+  bool one_part = false;     // a layer is its mixer or a network, not both (Mamba, Nemotron-H)
+  bool rotates = true;       // queries and keys of layers that attend
+  bool post_norms = false;   // of branches (HyperCLOVA X)
+  float alibi_bias_max = 0;  // of layers that attend, which do not rotate then; 0: none
   LatentConfig latent;
+  RwkvConfig rwkv;
   int32_t drafting_layers = 0;  // behind the others; not read
 
   LayerMixer of(int32_t layer) const {
@@ -166,6 +184,7 @@ struct MixerConfig {
 // What stands behind the layers.
 struct OutputHead {
   bool matrix = true;   // of the vocabulary; false: of a class that has none and generates no text
+  bool bias = false;    // of that matrix
   int32_t classes = 0;  // rows of a classifier's cls.output.weight; 0: there is none
 
   bool generates() const { return matrix && classes == 0; }

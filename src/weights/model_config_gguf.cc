@@ -8,6 +8,7 @@
 #include "weights/mamba_families.h"
 #include "weights/model_config.h"
 #include "weights/model_family.h"
+#include "weights/rwkv_family.h"
 
 namespace headrace {
 namespace {
@@ -35,6 +36,9 @@ class GgufConfigReader {
     HR_RETURN_IF_ERROR(read_latent());
     if (has_state_space(family_)) {
       HR_RETURN_IF_ERROR(read_gguf_state_space(file_, source_, network_widths_, config_));
+    }
+    if (family_.other_mixer == LayerMixer::kRwkv7) {
+      HR_RETURN_IF_ERROR(read_gguf_rwkv7(file_, source_, config_));
     }
     HR_RETURN_IF_ERROR(finish_config(source_, config_));
     HR_RETURN_IF_ERROR(check_value_length());
@@ -273,6 +277,7 @@ class GgufConfigReader {
     config_.tied_embeddings = !has("output.weight");
     config_.fused.qkv = has("blk.0.attn_qkv.weight");
     if (family_.architecture == "falcon") config_.mixers.parallel = true;
+    if (family_.architecture == "bloom") config_.mixers.alibi_bias_max = 8;
     config_.mixers.norms_apart = has("blk.0.attn_norm_2.weight");
     config_.qkv_bias = has("blk.0.attn_q.bias") || has("blk.0.attn_qkv.bias");
     config_.attention_out_bias = has("blk.0.attn_output.bias");

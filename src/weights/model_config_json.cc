@@ -1,24 +1,22 @@
 // ModelConfig from a Hugging Face config.json, in the spellings of transformers 4 and 5.
 #include <algorithm>
 #include <cmath>
-#include <filesystem>
 #include <optional>
 #include <utility>
 
 #include <fmt/format.h>
 
-#include "base/mapped_file.h"
 #include "weights/encoder_config.h"
 #include "weights/gpt_families.h"
 #include "weights/hub_quantisation.h"
 #include "weights/mamba_families.h"
 #include "weights/model_config.h"
 #include "weights/model_family.h"
+#include "weights/recurrent_gemma_family.h"
+#include "weights/rwkv_family.h"
 
 namespace headrace {
 namespace {
-
-constexpr size_t kConfigBytesMax = 16 << 20;
 
 // A member that is there and not null.
 const Json* find_in(const Json& object, std::string_view name) {
@@ -205,6 +203,9 @@ class JsonConfigReader {
     HR_ASSIGN_OR_RETURN(config_.attention_out_bias,
                         flag_or(json_, "attention_out_bias", config_.attention_out_bias));
     HR_ASSIGN_OR_RETURN(config_.ffn_bias, flag_or(json_, "mlp_bias", config_.ffn_bias));
+    HR_ASSIGN_OR_RETURN(config_.head.bias, flag_or(json_, "lm_head_bias", config_.head.bias));
+    HR_ASSIGN_OR_RETURN(config_.mixers.post_norms,
+                        flag_or(json_, "use_post_norm", config_.mixers.post_norms));
     HR_ASSIGN_OR_RETURN(config_.mixers.parallel,
                         flag_or(json_, "use_parallel_residual", config_.mixers.parallel));
     if (config_.mixers.head_norms) {
@@ -256,7 +257,23 @@ class JsonConfigReader {
       experts.dense_layers[static_cast<size_t>(i)] = (i + 1) % period != 0;
     }
     HR_RETURN_IF_ERROR(read_dense_ends(experts));
+    HR_RETURN_IF_ERROR(read_network_types(experts));
     return read_dense_layers(experts);
+  }
+
+  // By name, in transformers 5.
+  Status read_network_types(ExpertConfig& experts) const {
+    constexpr std::string_view kTypes = "mlp_layer_types";
+    const Json* types = find(kTypes);
+    if (types == nullptr) return ok_status();
+    HR_RETURN_IF_ERROR(check_list(kTypes, *types));
+    experts.dense_first = 0;
+    experts.dense_layers.clear();
+    for (const Json& type : types->as_array()) {
+      if (!type.is_string()) return wrong_type(kTypes, type, "a list of names");
+      experts.dense_layers.push_back(type.as_string() == "dense");
+    }
+    return ok_status();
   }
 
   // ERNIE's: mixtures from one layer to another, of these each n-th.
@@ -363,6 +380,9 @@ class JsonConfigReader {
                                        {"dynamic", Kind::kDynamic}, {"llama3", Kind::kLlama3},
                                        {"yarn", Kind::kYarn},       {"longrope", Kind::kLongRope},
                                        {"su", Kind::kLongRope}};
+    // Hunyuan's files call a larger base so: what they say of it is `alpha`.
+    HR_ASSIGN_OR_RETURN(const double alpha, number_or(parameters, "alpha", 0));
+    if (type->as_string() == "dynamic" && alpha > 0) return stretch_base(alpha);
     for (const Known& known : kKnown) {
       if (known.name != type->as_string()) continue;
       config_.rope_scaling.kind = known.kind;
@@ -372,6 +392,25 @@ class JsonConfigReader {
         name, fmt::format("rope type \"{}\" is not supported (known: default, linear, dynamic, "
                           "llama3, yarn, longrope)",
                           printable(type->as_string())));
+  }
+
+  // Phi-3.5-MoE's, of long texts and of short ones: one number in all of its files.
+  Status read_mscales(const Json& parameters) {
+    HR_ASSIGN_OR_RETURN(const double of_short, number_or(parameters, "short_mscale", 0));
+    HR_ASSIGN_OR_RETURN(const double of_long, number_or(parameters, "long_mscale", of_short));
+    if (of_short == of_long) {
+      if (of_short > 0) config_.rope_scaling.attention_factor = of_short;
+      return ok_status();
+    }
+    return source_.unsupported_field("long_mscale", "is not supported, only short_mscale's number");
+  }
+
+  Status stretch_base(double alpha) {
+    const double dim =
+        config_.head_dim != 0 ? config_.head_dim : config_.hidden / std::max(config_.heads, 1);
+    config_.rope_theta *= std::pow(alpha, dim / (dim - 2));
+    if (dim > 2 && config_.rope_theta >= 1 && config_.rope_theta <= 1e12) return ok_status();
+    return source_.corrupt_field("alpha", fmt::format("{} gives no base of a rotation", alpha));
   }
 
   Status read_scaling_numbers(const Json& parameters) {
@@ -391,6 +430,7 @@ class JsonConfigReader {
     for (const Number& number : numbers) {
       HR_ASSIGN_OR_RETURN(*number.value, number_or(parameters, number.name, *number.value));
     }
+    HR_RETURN_IF_ERROR(read_mscales(parameters));
     HR_ASSIGN_OR_RETURN(scaling.truncate, flag_or(parameters, "truncate", true));
     HR_RETURN_IF_ERROR(read_factors(parameters, "short_factor", scaling.short_factors));
     HR_RETURN_IF_ERROR(read_factors(parameters, "long_factor", scaling.long_factors));
@@ -513,15 +553,6 @@ class JsonConfigReader {
           "topk_method", "groups by their best expert (DeepSeek V2) are not supported");
     }
     if (is_v2) experts.groups = experts.groups_used = 1;
-    const Json* types = find("mlp_layer_types");
-    if (types == nullptr) return ok_status();
-    HR_RETURN_IF_ERROR(check_list("mlp_layer_types", *types));
-    experts.dense_first = 0;
-    experts.dense_layers.clear();
-    for (const Json& type : types->as_array()) {
-      if (!type.is_string()) return wrong_type("mlp_layer_types", type, "a list of names");
-      experts.dense_layers.push_back(type.as_string() == "dense");
-    }
     return ok_status();
   }
 
@@ -532,6 +563,8 @@ class JsonConfigReader {
     if (!source_.family->other_mixer) return ok_status();
     if (has_state_space(*source_.family)) return read_state_space(json_, source_, config_);
     const LayerMixer other = *source_.family->other_mixer;
+    if (other == LayerMixer::kRgLru) return read_recurrent_gemma(json_, source_, config_);
+    if (other == LayerMixer::kRwkv7) return read_rwkv7(json_, source_, config_);
     if (const Json* types = find("layer_types")) return read_mixer_types(*types, other);
     if (const Json* listed = find("full_attn_idxs")) return read_attending_layers(*listed, other);
     HR_ASSIGN_OR_RETURN(const int32_t period, length_or(json_, "full_attention_interval",
@@ -628,20 +661,6 @@ class JsonConfigReader {
   ModelConfig config_;
 };
 
-Result<Json> read_json_file(const std::string& path) {
-  HR_ASSIGN_OR_RETURN(const auto file, MappedFile::open(path));
-  const auto bytes = file->bytes();
-  if (bytes.size() > kConfigBytesMax) {
-    return corrupt(fmt::format("{}: {} bytes, a configuration has at most {}", path, bytes.size(),
-                               kConfigBytesMax));
-  }
-  const std::string_view text(reinterpret_cast<const char*>(bytes.data()), bytes.size());
-  auto json = parse_json(text);
-  if (!json.ok()) json = parse_json(without_infinities(text));
-  if (!json.ok()) return json.status().with_context(path);
-  return json;
-}
-
 }  // namespace
 
 Result<ModelConfig> model_config_from_json(const Json& config, const Json& generation,
@@ -668,20 +687,6 @@ Result<ModelConfig> model_config_from_json(const Json& config, const Json& gener
   return JsonConfigReader(text == nullptr ? config : *text, config, generation, source,
                           hf_class_use(hf_class))
       .read();
-}
-
-Result<ModelConfig> model_config_from_file(const std::string& path) {
-  namespace fs = std::filesystem;
-  std::error_code ignored;
-  const fs::path config_path =
-      fs::is_directory(path, ignored) ? fs::path(path) / "config.json" : fs::path(path);
-  HR_ASSIGN_OR_RETURN(const Json config, read_json_file(config_path.string()));
-  const fs::path generation_path = config_path.parent_path() / "generation_config.json";
-  Json generation;
-  if (fs::exists(generation_path, ignored)) {
-    HR_ASSIGN_OR_RETURN(generation, read_json_file(generation_path.string()));
-  }
-  return model_config_from_json(config, generation, config_path.string());
 }
 
 }  // namespace headrace

@@ -17,7 +17,8 @@ namespace headrace {
 using ConfigMember =
     std::variant<int32_t ModelConfig::*, float ModelConfig::*, double ModelConfig::*,
                  int32_t ExpertConfig::*, float ExpertConfig::*, int32_t MixerConfig::*,
-                 int32_t LatentConfig::*, int32_t StateSpaceConfig::*>;
+                 float MixerConfig::*, int32_t LatentConfig::*, int32_t StateSpaceConfig::*,
+                 int32_t RwkvConfig::*>;
 
 // visit(value) with the number of `config` that `member` is.
 template <class Config, class Visit>
@@ -32,6 +33,8 @@ decltype(auto) visit_member(Config& config, ConfigMember member, const Visit& vi
           return visit(config.mixers.latent.*of);
         } else if constexpr (requires { config.mixers.state_space.*of; }) {
           return visit(config.mixers.state_space.*of);
+        } else if constexpr (requires { config.mixers.rwkv.*of; }) {
+          return visit(config.mixers.rwkv.*of);
         } else {
           return visit(config.mixers.*of);
         }
@@ -59,7 +62,8 @@ struct ConfigField {
            std::holds_alternative<int32_t ExpertConfig::*>(member) ||
            std::holds_alternative<int32_t MixerConfig::*>(member) ||
            std::holds_alternative<int32_t LatentConfig::*>(member) ||
-           std::holds_alternative<int32_t StateSpaceConfig::*>(member);
+           std::holds_alternative<int32_t StateSpaceConfig::*>(member) ||
+           std::holds_alternative<int32_t RwkvConfig::*>(member);
   }
 };
 

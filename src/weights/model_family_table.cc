@@ -5,7 +5,10 @@
 #include <array>
 
 #include "weights/gpt_families.h"
+#include "weights/kin_families.h"
 #include "weights/mamba_families.h"
+#include "weights/recurrent_gemma_family.h"
+#include "weights/rwkv_family.h"
 
 namespace headrace {
 namespace {
@@ -650,6 +653,10 @@ constexpr auto kFamilies = std::to_array<ModelFamily>({
     {"opt", kOptClasses, kRelu, !kInterleaved, kOptFields, opt_defaults},
     {"falcon", kFalconClasses, kGeluErf, !kInterleaved, kFalconFields, falcon_defaults, false,
      std::nullopt, kGptFfnFactor},
+    {"bloom", kBloomClasses, kGeluTanhOfPhi, !kInterleaved, kBloomFields, bloom_defaults, false,
+     std::nullopt, kGptFfnFactor},
+    {"mpt", kMptClasses, kGeluErf, !kInterleaved, kMptFields, mpt_defaults, false, std::nullopt,
+     kGptFfnFactor},
     {"mamba", kMambaClasses, kSilu, !kInterleaved, kMambaFields, mamba_defaults, false,
      LayerMixer::kMamba},
     {"mamba", kFalconMambaClasses, kSilu, !kInterleaved, kMambaFields, falcon_mamba_defaults, false,
@@ -666,6 +673,17 @@ constexpr auto kFamilies = std::to_array<ModelFamily>({
      false, LayerMixer::kMamba2Beside},
     {"nemotron_h", kNemotronHClasses, kReluSquared, !kInterleaved, kNemotronHFields,
      nemotron_h_defaults, false, LayerMixer::kMamba2},
+    {"rwkv7", kRwkv7Classes, kRwkv7Activations, !kInterleaved, kRwkv7Fields, rwkv7_defaults, false,
+     LayerMixer::kRwkv7, kGptFfnFactor},
+    {"recurrentgemma", kRecurrentGemmaClasses, kGeluTanh, !kInterleaved, kRecurrentGemmaFields,
+     recurrent_gemma_defaults, false, LayerMixer::kRgLru},
+    {"apertus", kApertusClasses, kXielu, !kInterleaved, kRmsFields, apertus_defaults},
+    {"hunyuan-dense", kHunyuanClasses, kSilu, !kInterleaved, kRmsFields, hunyuan_defaults},
+    {"hunyuan-moe", kHunyuanMoeClasses, kSilu, !kInterleaved, kHunyuanMoeFields,
+     hunyuan_moe_defaults},
+    {"hyperclovax", kHyperClovaClasses, kSilu, !kInterleaved, kGraniteFields, hyperclova_defaults},
+    {"phimoe", kPhiMoeClasses, kSilu, !kInterleaved, kPhiMoeFields, phi_moe_defaults},
+    {"exaone-moe", kExaoneMoeClasses, kSilu, !kInterleaved, kExaoneMoeFields, exaone_moe_defaults},
 });
 
 }  // namespace

@@ -21,8 +21,17 @@ Status wrong_shape(const WeightSource& source, std::string_view name, const Shap
 
 bool is_of_shape(const Shape& tensor, const Shape& wanted) {
   if (tensor == wanted) return true;
+  if (tensor.rank() == 0) return wanted == Shape{1};
   // A convolution by channel, [channels, 1, taps].
   if (tensor.rank() == 3 && tensor[1] == 1 && wanted == Shape{tensor[0], tensor[2]}) return true;
+  // A vector, or some beside each other, with dimensions of 1 between (RWKV-7's mixes).
+  if (tensor.rank() > 2 && tensor[tensor.rank() - 1] == wanted[wanted.rank() - 1] &&
+      tensor.elements() == wanted.elements()) {
+    const int ones = static_cast<int>(tensor[0] != 1);
+    bool all = true;
+    for (int d = ones; d + 1 < tensor.rank(); ++d) all = all && tensor[d] == 1;
+    if (all && wanted.rank() == 1 + ones && (ones == 0 || wanted[0] == tensor[0])) return true;
+  }
   const auto is_one_row_of = [](const Shape& matrix, const Shape& vector) {
     return vector.rank() == 1 && matrix.rank() == 2 && matrix == Shape{1, vector[0]};
   };

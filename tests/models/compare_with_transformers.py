@@ -31,11 +31,11 @@ import make_tiny_models as tiny
 
 FAMILIES = {**tiny.FOLDERS, **tiny.LATER_FOLDERS, **tiny.EXPERT_FOLDERS, **tiny.ROUTER_FOLDERS, **tiny.STATE_FOLDERS,
             **tiny.LATER_STATE_FOLDERS, **tiny.LATENT_FOLDERS, **tiny.KIN_FOLDERS, **tiny.GPT_FOLDERS,
-            **tiny.MAMBA_FOLDERS}
+            **tiny.MAMBA_FOLDERS, **tiny.LAST_FOLDERS}
 DIFFERENCE_MAX = 1e-4  # of ln p, as the test has it
 # Whose sizes hang together in ways of their own.
 AS_THEY_ARE = {*tiny.STATE_FOLDERS, *tiny.LATER_STATE_FOLDERS, *tiny.LATENT_FOLDERS, *tiny.GPT_FOLDERS,
-               "phi3-long", "phi3-partial"}
+               "phi3-long", "phi3-partial", "recurrent-gemma", "recurrent-gemma-wide"}
 
 
 def drawn_state_space(kind, options, rng):
@@ -71,6 +71,13 @@ def drawn_sizes(name, options, rng):
         return {}
     if name in tiny.MAMBA_FOLDERS:
         return drawn_state_space(FAMILIES[name][0], options, rng)
+    if name == "rwkv7":  # heads whose eps is the author's
+        ranks = ("decay_low_rank_dim", "a_low_rank_dim", "v_low_rank_dim", "gate_low_rank_dim")
+        return dict(hidden_size=rng.choice([64, 128, 192]), head_dim=64, num_hidden_layers=3, vocab_size=rng.choice([89, 101, 128]),
+                    intermediate_size=rng.choice([64, 72, 160]), **{rank: rng.choice([1, 3, 8, 20]) for rank in ranks})
+    if name in ("bloom", "mpt"):
+        heads, hidden = rng.choice([1, 2, 3, 5, 7, 8]), "hidden_size" if name == "bloom" else "d_model"
+        return {"n_head" if name == "bloom" else "n_heads": heads, hidden: heads * rng.choice([8, 16, 20])}
     groups, kv_heads = rng.choice([1, 2, 3]), rng.choice([1, 2, 3])
     if name.startswith("gpt-neox"):
         groups = 1
@@ -86,12 +93,27 @@ def drawn_sizes(name, options, rng):
     return drawn
 
 
+def compare_with_the_author(model, seed):
+    """The oracle of RWKV-7 itself against `pip install rwkv`, where it is installed."""
+    tokens = torch.randint(0, model.config.vocab_size, (80,), generator=torch.Generator().manual_seed(seed))
+    asked = tiny.rwkv7_model.official_logits(model, tokens)
+    if asked is None:
+        return print("rwkv is not installed: what RWKV-7 is compared with is compared with nothing")
+    with torch.no_grad():
+        ours = torch.log_softmax(model(tokens), dim=-1)
+    difference = (ours - torch.log_softmax(asked, dim=-1)).abs().max().item()
+    print(f"rwkv7's oracle beside its author's: {difference:.1e}")
+    assert difference < DIFFERENCE_MAX
+
+
 def make(folder, name, seed):
     kind, options, dtype_name = FAMILIES[name]
     rng = random.Random(f"{name} {seed}")
     options = {**options, **drawn_sizes(name, options, rng)}
     dtype = getattr(torch, dtype_name)
     model = tiny.make_model(kind, options, dtype, seed + 5000)
+    if kind == "RWKV7":
+        compare_with_the_author(model, seed)
     save_file(tiny.expected_values(model, seed), folder / f"{name}.expected.safetensors")
     tiny.write_folder(folder / name, name, model, dtype)
     return model
@@ -129,8 +151,12 @@ def neutral(name, value):
     """What does nothing in the place of a small tensor, or None."""
     if name.endswith("sinks"):
         return torch.full_like(value, -30.0)
-    if name.endswith((".D", "bias")):
+    if name.endswith((".D", "bias", "k_a", "r_k", *(f"attn.x_{of}" for of in "rwkvag"), "ffn.x_k")):
         return torch.zeros_like(value)
+    if name.endswith(("k_k", "alpha_p", "alpha_n")):  # others
+        return torch.flip(value, [0]) if value.numel() > 1 else value + 0.5
+    if name.endswith("recurrent_param"):  # states that forget nothing
+        return torch.full_like(value, -30.0)
     if name.endswith("A_log"):  # states that forget at once
         return torch.full_like(value, 5.0)
     return torch.ones_like(value) if value.dim() == 1 and "norm" in name else None
@@ -148,6 +174,8 @@ KNOCKED_KEYS = {
     "time_step_limit": [0.0, {"__float__": "Infinity"}], "time_step_min": 0.0, "attn_layer_indices": [], "position_embedding_type": "nope",
     "mamba_norm_before_gate": None, "key_multiplier": 1.0, "attention_in_multiplier": 1.0, "attention_out_multiplier": 1.0,
     "ssm_in_multiplier": 1.0, "ssm_out_multiplier": 1.0, "mlp_multipliers": [1.0, 1.0], "lm_head_multiplier": 1.0,
+    "attention_window_size": 4096, "logits_soft_cap": 1e6, "block_types": ["recurrent"], "alpha": 1.0, "router_jitter_noise": 1e-6,
+    "use_post_norm": None,
     "ssm_multipliers": [1.0] * 5, "mixer_rms_eps": 1e-6, "time_step_rank": "auto", "expert_layer_offset": 0,
 }
 # What moves nothing in truth: the norm behind FlexOlmo's mixtures takes their scale away; MiniMax M2 has rotary_dim, too.

@@ -22,6 +22,8 @@ import torch
 import transformers
 from safetensors.torch import load_file, save_file
 
+import rwkv7_model
+
 TOKENS = 80  # longer than every window and every original context below
 POSITIONS = [0, 5, 18, 35, 57, 79]
 WINDOW = 12
@@ -291,7 +293,7 @@ MAMBA_GGUF_FILES = {
                                         ssm_out_multiplier=0.5, mlp_multipliers=[2.0, 0.5], lm_head_multiplier=0.5)),
     "nemotron-h-gguf": ("NemotronH", dict(**NEMOTRON_H, time_step_min=1e-9)),
 }
-OWN_SIZES = {kind for kind, *_ in GPT_FOLDERS.values()} | {"Mamba2", "Mamba", "FalconMamba"}
+OWN_SIZES = {kind for kind, *_ in GPT_FOLDERS.values()} | {"Mamba2", "Mamba", "FalconMamba", "RWKV7", "RecurrentGemma", "Bloom", "Mpt"}
 
 # Mamba's first form, behind these.
 MAMBA = dict(vocab_size=96, hidden_size=32, num_hidden_layers=2, state_size=12, bos_token_id=1, eos_token_id=2, pad_token_id=0)
@@ -320,6 +322,42 @@ FIRST_MAMBA_GGUF_FILES = {
 }
 MAMBA_FOLDERS = {**MAMBA2_FOLDERS, **FIRST_MAMBA_FOLDERS}
 
+# Families that came last, behind these.
+RWKV7 = dict(vocab_size=96, hidden_size=32, intermediate_size=48, num_hidden_layers=2, head_dim=16, decay_low_rank_dim=5,
+             a_low_rank_dim=6, v_low_rank_dim=7, gate_low_rank_dim=9, bos_token_id=1, eos_token_id=2, pad_token_id=0)
+GRIFFIN = dict(vocab_size=96, hidden_size=32, intermediate_size=96, num_attention_heads=2, attention_window_size=WINDOW,
+               bos_token_id=1, eos_token_id=2, pad_token_id=0)
+# Six heads: slopes of eight, of which some are left out.
+BLOOM = dict(vocab_size=96, hidden_size=48, n_layer=2, n_head=6, bos_token_id=1, eos_token_id=2)
+MPT = dict(vocab_size=96, d_model=48, n_layers=2, n_heads=6, max_seq_len=256, bos_token_id=1, eos_token_id=2)
+LAST_FOLDERS = {
+    "rwkv7": ("RWKV7", dict(**RWKV7), "bfloat16"),
+    "recurrent-gemma": ("RecurrentGemma", dict(**GRIFFIN, num_hidden_layers=4), "bfloat16"),
+    "recurrent-gemma-wide": ("RecurrentGemma", dict(**GRIFFIN, num_hidden_layers=3, num_key_value_heads=1, lru_width=48, conv1d_width=3,
+                                                    block_types=["attention", "recurrent"], logits_soft_cap=8.0), "float32"),
+    "bloom": ("Bloom", BLOOM, "bfloat16"),
+    "mpt": ("Mpt", MPT, "bfloat16"),
+    "apertus": ("Apertus", dict(**LLAMA3, **HEADS_16), "bfloat16"),
+    "hunyuan": ("HunYuanDenseV1", dict(attention_bias=True, **HEADS_16, rope_parameters=dict(
+        rope_type="dynamic", rope_theta=10000.0, factor=1.0, alpha=50.0)), "bfloat16"),
+    "hunyuan-moe": ("HunYuanMoEV1", dict(num_experts=6, moe_topk=2, **HEADS_16), "bfloat16"),
+    "hyperclovax": ("HyperCLOVAX", dict(**GRANITE, **HEADS_16), "bfloat16"),
+    "hyperclovax-plain": ("HyperCLOVAX", dict(**{**GRANITE, "attention_multiplier": None}, use_post_norm=False), "bfloat16"),
+    "phimoe": ("Phimoe", dict(num_local_experts=6, intermediate_size=32, router_jitter_noise=0.1, attention_bias=True,
+                              lm_head_bias=True), "bfloat16"),
+    "exaone-moe": ("ExaoneMoe", dict(num_hidden_layers=4, sliding_window=WINDOW, num_experts=8, num_experts_per_tok=3, moe_intermediate_size=32,
+                                     num_shared_experts=1, n_group=2, topk_group=1, routed_scaling_factor=1.5, first_k_dense_replace=1,
+                                     **HEADS_16), "bfloat16"),
+}
+# llama.cpp knows one eps of heads, 64e-5.
+LAST_GGUF_FILES = {
+    "rwkv7-gguf": ("RWKV7", dict(**RWKV7, norm_eps=4e-5)),
+    "bloom-gguf": ("Bloom", BLOOM),
+    "mpt-gguf": ("Mpt", MPT),
+    "hunyuan-gguf": ("HunYuanDenseV1", dict(**HEADS_16)),
+    "hunyuan-moe-gguf": ("HunYuanMoEV1", dict(num_experts=6, moe_topk=2, **HEADS_16)),
+}
+
 # Experts' tensors as the library has them in memory, not as it writes them.
 FUSED = {"qwen3-moe-fused"}
 # Configurations that are written as transformers 4 did.
@@ -329,7 +367,7 @@ IN_THE_OLD_SPELLING = {"llama-linear", "llama-llama3", "llama-yarn", "gemma3-lin
 NESTED = {"gemma3-linear"}
 
 
-BIASED_KINDS = ("glm4_moe", "solar_open", "minimax_m2")
+BIASED_KINDS = ("glm4_moe", "solar_open", "minimax_m2", "exaone_moe")
 
 
 def random_weights(model, seed):
@@ -337,8 +375,12 @@ def random_weights(model, seed):
     generator = torch.Generator().manual_seed(seed)
     for name, parameter in model.named_parameters():
         noise = torch.randn(parameter.shape, generator=generator)
-        if name.endswith("A_log"):  # of rates at which a state forgets: some remember all of the text
+        if name.endswith("w_lora.lora.2.bias"):  # RWKV's likewise
+            parameter.data = noise * 2 - 4
+        elif name.endswith("A_log"):  # of rates at which a state forgets: some remember all of the text
             parameter.data = noise - 2.0
+        elif name.endswith(("gate_bias", "recurrent_param")):  # of an RG-LRU: some channels remember all of the text
+            parameter.data = noise - 3.0 if name.endswith("recurrent_param") else noise * 0.3
         elif parameter.dim() > 1:
             gain = 1.5 if "embed" not in name else 1.0
             # The last expert that is chosen has a small share, so that it matters little which of two nearly equal
@@ -363,7 +405,7 @@ def random_weights(model, seed):
 
 
 def make_model(kind, options, dtype, seed):
-    kinds = transformers
+    kinds = rwkv7_model if kind == "RWKV7" else transformers
     text = "Text" if kind in ("Gemma3", "Qwen3_5", "Qwen3_5Moe") else ""
     sizes = {} if kind in OWN_SIZES else SIZES
     config = getattr(kinds, f"{kind}{text}Config")(**{**sizes, **options})
@@ -393,7 +435,11 @@ def expected_values(model, seed):
             (output[0] if isinstance(output, tuple) else output).detach().reshape(TOKENS, -1)))
         for layer in layers_of(model)]
     with torch.no_grad():
-        logits = model(tokens[None].long(), use_cache=False).logits[0]
+        if isinstance(model, rwkv7_model.RWKV7ForCausalLM):
+            logits = model(tokens.long(), hidden)
+            hidden = [rows for index, rows in enumerate(hidden) if index % 3 < 2]  # the third is the hook's
+        else:
+            logits = model(tokens[None].long(), use_cache=False).logits[0]
     for hook in hooks:
         hook.remove()
     return {"tokens": tokens, "positions": torch.tensor(POSITIONS, dtype=torch.int32),
@@ -439,7 +485,7 @@ def write_folder(folder, name, model, dtype):
         config = old_spelling(config)
     weights = model.state_dict()
     if name in {**EXPERT_FOLDERS, **ROUTER_FOLDERS, **STATE_FOLDERS,
-                **LATER_STATE_FOLDERS, **LATENT_FOLDERS, **KIN_FOLDERS, **GPT_FOLDERS, **MAMBA_FOLDERS} and name not in FUSED:
+                **LATER_STATE_FOLDERS, **LATENT_FOLDERS, **KIN_FOLDERS, **GPT_FOLDERS, **MAMBA_FOLDERS, **LAST_FOLDERS} and name not in FUSED:
         weights = load_file(folder / "model.safetensors")
     weights = {key: value.to(dtype).contiguous() for key, value in weights.items()}
     if model.config.tie_word_embeddings:
@@ -457,7 +503,7 @@ ARCHITECTURES = {"Llama": "llama", "Qwen2": "qwen2", "Qwen3": "qwen3", "Gemma2":
                  "Gemma3": "gemma3", "Phi3": "phi3", "SmolLM3": "smollm3", "Olmo2": "olmo2", "Olmo3": "olmo2",
                  "Granite": "granite", "Starcoder2": "starcoder2", "Mixtral": "llama", "Qwen2Moe": "qwen2moe",
                  "Lfm2": "lfm2", "Lfm2Moe": "lfm2moe", "Qwen3Moe": "qwen3moe", "Olmoe": "olmoe", "GraniteMoe": "granitemoe", "Dots1": "dots1",
-                 "DeepseekV2": "deepseek2", "DeepseekV3": "deepseek2"}
+                 "HunYuanDenseV1": "hunyuan-dense", "HunYuanMoEV1": "hunyuan-moe", "DeepseekV2": "deepseek2", "DeepseekV3": "deepseek2"}
 INTERLEAVED = {"llama", "smollm3", "granite", "granitemoe"}
 NAMES = {"input_layernorm": "attn_norm", "self_attn.q_proj": "attn_q", "self_attn.k_proj": "attn_k",
          "self_attn.v_proj": "attn_v", "self_attn.o_proj": "attn_output",
@@ -472,7 +518,9 @@ NAMES = {"input_layernorm": "attn_norm", "self_attn.q_proj": "attn_q", "self_att
          "self_attn.q_a_proj": "attn_q_a", "self_attn.q_a_layernorm": "attn_q_a_norm", "self_attn.q_b_proj": "attn_q_b",
          "self_attn.kv_a_proj_with_mqa": "attn_kv_a_mqa", "self_attn.kv_a_layernorm": "attn_kv_a_norm",
          "self_attn.kv_b_proj": "attn_kv_b",
-         "operator_norm": "attn_norm", "ffn_norm": "ffn_norm", "conv.conv": "shortconv.conv",
+         "self_attn.query_layernorm": "attn_q_norm", "self_attn.key_layernorm": "attn_k_norm", "mlp.gate.wg": "ffn_gate_inp",
+         "mlp.shared_mlp.gate_proj": "ffn_gate_shexp", "mlp.shared_mlp.up_proj": "ffn_up_shexp",
+         "mlp.shared_mlp.down_proj": "ffn_down_shexp", "operator_norm": "attn_norm", "ffn_norm": "ffn_norm", "conv.conv": "shortconv.conv",
          "conv.in_proj": "shortconv.in_proj", "conv.out_proj": "shortconv.out_proj",
          "self_attn.out_proj": "attn_output", "self_attn.q_layernorm": "attn_q_norm",
          "self_attn.k_layernorm": "attn_k_norm", "feed_forward.w1": "ffn_gate", "feed_forward.w3": "ffn_up",
@@ -536,7 +584,10 @@ def write_keys(writer, config, architecture):
     experts = getattr(config, "num_local_experts", 0) or getattr(config, "num_experts", 0)
     if experts:
         writer.add_expert_count(experts)
-        writer.add_expert_used_count(config.num_experts_per_tok)
+        writer.add_expert_used_count(config.moe_topk if architecture == "hunyuan-moe" else config.num_experts_per_tok)
+    if architecture == "hunyuan-moe":
+        writer.add_expert_feed_forward_length(config.intermediate_size)
+        writer.add_expert_shared_feed_forward_length(config.intermediate_size)
     if architecture == "deepseek2":
         write_latent_keys(writer, config)
     if architecture in ("dots1", "deepseek2"):
@@ -644,9 +695,11 @@ GPT_NAMES = {"ln_1": "attn_norm", "attn.c_attn": "attn_qkv", "attn.c_proj": "att
              "mlp.c_fc": "ffn_up", "mlp.c_proj": "ffn_down", "input_layernorm": "attn_norm", "ln_mlp": "attn_norm",
              "ln_attn": "attn_norm_2", "self_attention.query_key_value": "attn_qkv", "self_attention.dense": "attn_output",
              "mlp.dense_h_to_4h": "ffn_up", "mlp.dense_4h_to_h": "ffn_down"}
-GPT_OUTER = {"transformer.wte": "token_embd", "transformer.wpe": "position_embd", "transformer.ln_f": "output_norm",
+GPT_NAMES |= {"post_attention_layernorm": "ffn_norm", "norm_1": "attn_norm", "attn.Wqkv": "attn_qkv", "attn.out_proj": "attn_output",
+              "norm_2": "ffn_norm", "ffn.up_proj": "ffn_up", "ffn.down_proj": "ffn_down"}
+GPT_OUTER = {"transformer.word_embeddings_layernorm": "token_embd_norm", "transformer.norm_f": "output_norm", "transformer.wte": "token_embd", "transformer.wpe": "position_embd", "transformer.ln_f": "output_norm",
              "transformer.word_embeddings": "token_embd", "lm_head": "output"}
-GPT_ARCHITECTURES = {"GPT2": "gpt2", "GPTBigCode": "starcoder", "Falcon": "falcon"}
+GPT_ARCHITECTURES = {"Bloom": "bloom", "Mpt": "mpt", "GPT2": "gpt2", "GPTBigCode": "starcoder", "Falcon": "falcon"}
 
 
 def all_queries_first(rows, kv_heads, group):
@@ -661,16 +714,20 @@ def write_gpt_gguf(path, kind, model):
     falcon = kind == "Falcon"
     heads = config.num_attention_heads
     newer = falcon and config.new_decoder_architecture
-    kv_heads = config.num_kv_heads if newer else heads if kind == "GPT2" else 1
+    kv_heads = config.num_kv_heads if newer else heads if kind in ("GPT2", "Bloom", "Mpt") else 1
     writer = gguf.GGUFWriter(path, GPT_ARCHITECTURES[kind])
     writer.add_name("tiny")
-    writer.add_context_length(config.max_position_embeddings)
+    leans = kind in ("Bloom", "Mpt")
+    writer.add_context_length(256 if leans else config.max_position_embeddings)
     writer.add_embedding_length(config.hidden_size)
-    writer.add_feed_forward_length(config.ffn_hidden_size if falcon else config.n_inner or 4 * config.n_embd)
+    writer.add_feed_forward_length(config.ffn_hidden_size if falcon else 4 * config.hidden_size if leans
+                                   else config.n_inner or 4 * config.n_embd)
     writer.add_block_count(config.num_hidden_layers)
     writer.add_head_count(heads)
-    if kind != "GPT2":
+    if kind not in ("GPT2", "Mpt"):
         writer.add_head_count_kv(kv_heads)
+    if kind == "Mpt":
+        writer.add_max_alibi_bias(config.attn_config.alibi_bias_max)
     writer.add_layer_norm_eps(config.layer_norm_epsilon)
     for name, value in model.state_dict().items():
         stem, suffix = name.rsplit(".", 1)
@@ -679,6 +736,8 @@ def write_gpt_gguf(path, kind, model):
             continue
         if kind == "GPT2" and suffix == "weight" and stem.endswith(("c_attn", "c_proj", "c_fc")):
             rows = rows.T
+        if kind == "Bloom" and stem.endswith("query_key_value"):
+            rows = all_queries_first(rows.reshape(len(rows), -1), heads, 1).reshape(rows.shape)
         if falcon and stem.endswith("query_key_value"):
             rows = all_queries_first(rows, kv_heads, heads // kv_heads)
         if stem in GPT_OUTER:
@@ -863,7 +922,67 @@ def write_mamba_gguf(path, kind, model):
     writer.close()
 
 
+# And those of RWKV-7.
+RWKV_PARTS = {"attn_norm": "attn_norm", "ffn_norm": "attn_norm_2", "attn.g_norm": "time_mix_ln", "attn.r_proj": "time_mix_receptance",
+              "attn.k_proj": "time_mix_key", "attn.v_proj": "time_mix_value", "attn.o_proj": "time_mix_output",
+              "ffn.key": "channel_mix_key", "ffn.value": "channel_mix_value"}
+RWKV_OUTER = {"model.embeddings": "token_embd", "model.norm": "output_norm", "lm_head": "output", "model.layers.0.pre_norm": "token_embd_norm"}
+
+
+def rwkv_tensors(state):
+    mixes = {}
+    for name, value in state.items():
+        rows = value.numpy()
+        stem, kind = name.rsplit(".", 1)
+        if stem in RWKV_OUTER:
+            yield f"{RWKV_OUTER[stem]}.{kind}", rows
+            continue
+        _, _, layer, part = name.split(".", 3)
+        block = f"blk.{layer}."
+        if part.startswith("attn.x_"):
+            mixes.setdefault(layer, []).append(rows)
+            if len(mixes[layer]) == 6:
+                yield block + "time_mix_lerp_fused.weight", numpy.stack(mixes[layer])
+        elif part == "ffn.x_k":
+            yield block + "channel_mix_lerp_k.weight", rows.reshape(1, 1, -1)
+        elif "_lora.lora" in part:
+            end = {"0.weight": "1", "2.weight": "2", "2.bias": "0"}[part.split("lora.lora.")[1]]
+            yield f"{block}time_mix_{part.split('.')[1][0]}{end}.weight", rows
+            if layer == "0" and ".a_lora" in part:  # which the converter writes there, and nothing reads
+                yield f"{block}time_mix_v{end}.weight", rows
+        elif part in ("attn.k_k", "attn.k_a", "attn.r_k"):
+            yield f"{block}time_mix_{part[5:]}.weight", rows.reshape(-1)
+        else:
+            yield f"{block}{RWKV_PARTS[part.rsplit('.', 1)[0]]}.{kind}", rows
+
+
+def write_rwkv_gguf(path, model):
+    config = model.config
+    writer = gguf.GGUFWriter(path, "rwkv7")
+    writer.add_name("tiny")
+    writer.add_context_length(2**20)
+    writer.add_embedding_length(config.hidden_size)
+    writer.add_block_count(config.num_hidden_layers)
+    writer.add_layer_norm_eps(config.norm_eps)
+    writer.add_wkv_head_size(config.head_dim)
+    writer.add_decay_lora_rank(config.decay_low_rank_dim)
+    writer.add_iclr_lora_rank(config.a_low_rank_dim)
+    writer.add_value_residual_mix_lora_rank(config.v_low_rank_dim)
+    writer.add_gate_lora_rank(config.gate_low_rank_dim)
+    writer.add_feed_forward_length(config.intermediate_size)
+    writer.add_head_count(0)
+    for name, rows in rwkv_tensors(model.state_dict()):
+        matrix = rows.ndim == 2 and not name.endswith(("_w1.weight", "_w2.weight", "_a1.weight", "_a2.weight"))
+        writer.add_tensor(name, numpy.ascontiguousarray(rows.astype(numpy.float16 if matrix else numpy.float32)))
+    writer.write_header_to_file()
+    writer.write_kv_data_to_file()
+    writer.write_tensors_to_file()
+    writer.close()
+
+
 def write_gguf(path, kind, model):
+    if kind == "RWKV7":
+        return write_rwkv_gguf(path, model)
     if kind in GPT_ARCHITECTURES:
         return write_gpt_gguf(path, kind, model)
     if kind in MAMBA_ARCHITECTURES:
@@ -905,13 +1024,14 @@ def main():
     out.mkdir(parents=True, exist_ok=True)
     half = lambda files: {name: (*case, "float16") for name, case in files.items()}
     folders = {**FOLDERS, **LATER_FOLDERS, **EXPERT_FOLDERS, **ROUTER_FOLDERS, **STATE_FOLDERS,
-               **LATER_STATE_FOLDERS, **LATENT_FOLDERS, **KIN_FOLDERS, **GPT_FOLDERS, **MAMBA_FOLDERS}
+               **LATER_STATE_FOLDERS, **LATENT_FOLDERS, **KIN_FOLDERS, **GPT_FOLDERS, **MAMBA_FOLDERS,
+               **LAST_FOLDERS}
     cases = {**FOLDERS, **half(GGUF_FILES), **LATER_FOLDERS, **half(LATER_GGUF_FILES),
              **EXPERT_FOLDERS, **half(EXPERT_GGUF_FILES), **ROUTER_FOLDERS, **half(ROUTER_GGUF_FILES),
              **STATE_FOLDERS, **half(STATE_GGUF_FILES), **LATER_STATE_FOLDERS, **half(LATER_STATE_GGUF_FILES),
              **LATENT_FOLDERS, **half(LATENT_GGUF_FILES), **KIN_FOLDERS,
              **GPT_FOLDERS, **half(GPT_GGUF_FILES), **MAMBA2_FOLDERS, **half(MAMBA_GGUF_FILES),
-             **FIRST_MAMBA_FOLDERS, **half(FIRST_MAMBA_GGUF_FILES)}
+             **FIRST_MAMBA_FOLDERS, **half(FIRST_MAMBA_GGUF_FILES), **LAST_FOLDERS, **half(LAST_GGUF_FILES)}
     for seed, (name, (kind, options, dtype_name)) in enumerate(cases.items()):
         if only and name not in only:
             continue

@@ -15,6 +15,7 @@
 #include "../golden/model_under_test.h"
 #include "../golden/same_outcome.h"
 #include "base/rng.h"
+#include "cpu_models_fixture.h"
 #include "tensor/device.h"
 
 namespace headrace {
@@ -98,6 +99,7 @@ std::vector<std::string> tiny_models() {
       paths.push_back(entry.path().string());
     }
   }
+  std::erase_if(paths, is_of_cpus_alone);
   std::sort(paths.begin(), paths.end());
   return paths;
 }

@@ -11,6 +11,7 @@
 
 #include "../golden/model_under_test.h"
 #include "base/rng.h"
+#include "cpu_models_fixture.h"
 #include "tensor/allocation_count.h"
 #include "tensor/device.h"
 #include "weights/safetensors.h"
@@ -23,7 +24,7 @@ constexpr int32_t kVocab = 96;  // of all of them
 constexpr int32_t kLength = 120;
 constexpr int32_t kNewTokens = 24;
 
-std::vector<std::string> model_paths() {
+std::vector<std::string> all_model_paths() {
   std::vector<std::string> paths;
   for (const auto& entry : std::filesystem::directory_iterator(kFolder)) {
     if (entry.is_directory() || entry.path().extension() == ".gguf") {
@@ -31,6 +32,13 @@ std::vector<std::string> model_paths() {
     }
   }
   std::sort(paths.begin(), paths.end());
+  return paths;
+}
+
+// Of those that a GPU takes.
+std::vector<std::string> model_paths() {
+  std::vector<std::string> paths = all_model_paths();
+  std::erase_if(paths, is_of_cpus_alone);
   return paths;
 }
 
@@ -94,6 +102,19 @@ double rounded_distance(const ModelConfig& config, const std::vector<TokenLogpro
   std::ranges::sort(all);
   if (config.experts.count == 0) return all.back();
   return all[(all.size() - 1) * (has_states(config) ? 5 : 8) / 10];
+}
+
+TEST(TinyCuda, WhatHasNoKernelsIsRefusedByName) {
+  if (!cuda_device_present()) GTEST_SKIP() << "not run: there is no GPU";
+  int32_t refused = 0;
+  for (const std::string& path : all_model_paths()) {
+    if (!is_of_cpus_alone(path)) continue;
+    SCOPED_TRACE(path);
+    const auto model = ModelUnderTest::load(options_of(path, DeviceChoice::kGpu, DType::kF32));
+    EXPECT_TRUE(is_refused_on_a_gpu(model.status())) << model.status().message();
+    ++refused;
+  }
+  EXPECT_GE(refused, 10);
 }
 
 TEST(TinyCuda, AnswersInFloat32AreTheCpus) {

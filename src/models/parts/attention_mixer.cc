@@ -1,7 +1,10 @@
 #include "models/parts/attention_mixer.h"
 
 #include <algorithm>
+#include <bit>
+#include <cmath>
 #include <optional>
+#include <vector>
 
 #include <fmt/format.h>
 
@@ -152,13 +155,20 @@ class AttentionMixer final : public Mixer {
 
   Status load(LayerTensors& tensors) override {
     HR_ASSIGN_OR_RETURN(qkv_, tensors.matrix(qkv_stack()));
-    if (spec_.qk_norm != QkNorm::kNone) {
+    if (spec_.qk_norm == QkNorm::kHead || spec_.qk_norm == QkNorm::kRow) {
       const bool rows = spec_.qk_norm == QkNorm::kRow;
       HR_ASSIGN_OR_RETURN(q_norm_, tensors.vector("attn_q_norm.weight", rows ? q_width() : dim()));
       HR_ASSIGN_OR_RETURN(k_norm_, tensors.vector("attn_k_norm.weight", rows ? k_width() : dim()));
     }
+    if (spec_.qk_norm == QkNorm::kHeadBehind) {
+      HR_RETURN_IF_ERROR(join_norms(tensors));
+    }
     if (spec_.sinks) {
       HR_ASSIGN_OR_RETURN(sinks_, tensors.vector("attn_sinks.weight", whole_.heads));
+    }
+    if (spec_.alibi_bias_max > 0) {
+      const std::vector<float> slopes = alibi_slopes(whole_.heads, spec_.alibi_bias_max);
+      HR_ASSIGN_OR_RETURN(slopes_, tensors.made_vector(slopes));
     }
     return out_.load(tensors, "attn_output", spec_.out_bias);
   }
@@ -187,6 +197,13 @@ class AttentionMixer final : public Mixer {
   }
 
   Status check_device(const DeviceTraits& device, DType activations) const override {
+    if (spec_.alibi_bias_max > 0 && device.kind == DeviceKind::kCuda) {
+      return unsupported("attention with ALiBi has no kernels on a GPU yet: use --device cpu");
+    }
+    if (spec_.qk_norm == QkNorm::kHeadBehind && device.kind == DeviceKind::kCuda) {
+      return unsupported(
+          "norms behind the rotation have no kernels on a GPU yet: use --device cpu");
+    }
     const auto heads_fit = [&](int64_t head_dim) {
       AttentionSpec of_size = spec_;
       of_size.head_dim = static_cast<int32_t>(head_dim);
@@ -212,8 +229,14 @@ class AttentionMixer final : public Mixer {
     const TensorView out = run.scratch.rows(kOut, rows, out_.input_width());
     const TensorView gate = column_range(projected, 0, gate_width());
     if (run.kept != nullptr) return attend_kept(run, rope, q, gate, out);
-    rope_attention(context, {.rope = rope,
-                             .attention = attention_of(run, run.group, q, out_.own_columns(out))});
+    const AttentionArgs attention = attention_of(run, run.group, q, out_.own_columns(out));
+    if (spec_.qk_norm == QkNorm::kHeadBehind) {
+      rope_kv(context, rope);
+      normalise_behind(context, q);
+      headrace::attention(context, attention);
+    } else {
+      rope_attention(context, {.rope = rope, .attention = attention});
+    }
     if (spec_.gated) sigmoid_gate(context, {.x = out_.own_columns(out), .gate = gate});
     out_.end(run.branch, out);
   }
@@ -229,6 +252,7 @@ class AttentionMixer final : public Mixer {
     const std::span<const int32_t> rows = run.kept->rows;
     rope_kv(context, rope);
     if (rows.empty()) return;
+    normalise_behind(context, q);
     run.branch.keep_rows(rows);
     const int64_t kept = run.branch.rows();
     const TensorView kept_q = out_.own_columns(scratch.row_range(scratch.rows() - kept, kept));
@@ -336,6 +360,24 @@ class AttentionMixer final : public Mixer {
     normalise_row(context, q_norm_, column_range(qkv, 0, q_width()));
     normalise_row(context, k_norm_, column_range(qkv, q_width(), k_width()));
   }
+  // Of norms behind the rotation both weights go to the queries: a key is divided by its size
+  // before it is rotated, which is the same.
+  Status join_norms(LayerTensors& tensors) {
+    HR_ASSIGN_OR_RETURN(std::vector<float> both,
+                        tensors.values("attn_q_norm.weight", Shape{dim()}));
+    HR_ASSIGN_OR_RETURN(const std::vector<float> of_keys,
+                        tensors.values("attn_k_norm.weight", Shape{dim()}));
+    for (size_t i = 0; i < both.size(); ++i) both[i] *= of_keys[i];
+    HR_ASSIGN_OR_RETURN(q_norm_, tensors.made_vector(both));
+    HR_ASSIGN_OR_RETURN(k_norm_, tensors.constant(dim(), 1.0f));
+    return ok_status();
+  }
+  void normalise_behind(OpContext& context, const TensorView& q) const {
+    if (spec_.qk_norm != QkNorm::kHeadBehind) return;
+    for (int64_t head = 0; head < spec_.heads; ++head) {
+      normalise_row(context, q_norm_, column_range(q, head * dim(), dim()));
+    }
+  }
   void normalise_row(OpContext& context, const DeviceVector& weight, const TensorView& rows) const {
     rms_norm(context, {.x = rows,
                        .residual = {},
@@ -355,7 +397,7 @@ class AttentionMixer final : public Mixer {
             .kv = run.kv,
             .slots = run.group.slots,
             .q_norm = heads ? q_norm_.data() : nullptr,
-            .k_norm = heads ? k_norm_.data() : nullptr,
+            .k_norm = heads || spec_.qk_norm == QkNorm::kHeadBehind ? k_norm_.data() : nullptr,
             .norm_eps = spec_.qk_norm_eps};
   }
 
@@ -370,6 +412,7 @@ class AttentionMixer final : public Mixer {
             .soft_cap = spec_.soft_cap,
             .f32_products = qkv_.weight.compute() != LinearCompute::kFast,
             .sinks = spec_.sinks ? sinks_.data() + query_first_ : nullptr,
+            .slopes = slopes_.data() == nullptr ? nullptr : slopes_.data() + query_first_,
             .plan = group.plan,
             .out = out};
   }
@@ -383,10 +426,22 @@ class AttentionMixer final : public Mixer {
   DeviceVector q_norm_;  // [d] of kHead, [Hq d] of kRow
   DeviceVector k_norm_;  // [d] of kHead, [Hkv d] of kRow
   DeviceVector sinks_;   // [heads of all ranks], or empty
+  DeviceVector slopes_;  // [heads of all ranks] or empty
   BranchOutput out_;     // [D, Hq d]
 };
 
 }  // namespace
+
+std::vector<float> alibi_slopes(int32_t heads, float bias_max) {
+  const auto lower = static_cast<int32_t>(std::bit_floor(static_cast<uint32_t>(heads)));
+  std::vector<float> slopes;
+  const auto add = [&](double exponent) {
+    slopes.push_back(static_cast<float>(std::exp2(-exponent * double{bias_max} / lower)));
+  };
+  for (int32_t h = 0; h < lower; ++h) add(h + 1);
+  for (int32_t h = 0; h < heads - lower; ++h) add(h + 0.5);
+  return slopes;
+}
 
 std::unique_ptr<Mixer> make_part(const AttentionSpec& spec, int64_t hidden) {
   return std::make_unique<AttentionMixer>(spec, hidden);

@@ -10,8 +10,9 @@ namespace headrace {
 
 enum class QkNorm {
   kNone,
-  kHead,  // RMSNorm of each head's components (Qwen3, Gemma 3)
-  kRow,   // RMSNorm over all heads of a row (OLMo 2 and 3)
+  kHead,        // RMSNorm of each head's components (Qwen3, Gemma 3)
+  kHeadBehind,  // the same behind the rotation (Hunyuan). CPU
+  kRow,         // RMSNorm over all heads of a row (OLMo 2 and 3)
 };
 
 enum class QkvTensors {
@@ -37,6 +38,9 @@ struct AttentionSpec {
   QkvTensors qkv = QkvTensors::kSeparate;
   bool qkv_bias = false;
   bool out_bias = false;
+  // ALiBi (Press et al., 2022): in place of a rotation a score loses 2^-(bias / heads), and so on
+  // for each head, a position that its key is away. 0: not. CPU.
+  float alibi_bias_max = 0.0f;
   bool sinks = false;  // attn_sinks: a logit of each head without a value (gpt-oss)
   // What a head makes of a row is multiplied by the sigmoid of as many components more that the row
   // has of it: attn_q has a head's queries, then its gates (Qwen3-Next).
@@ -49,5 +53,9 @@ struct AttentionSpec {
 };
 
 std::unique_ptr<Mixer> make_part(const AttentionSpec& spec, int64_t hidden);
+
+// [heads]: of a number of heads that is no power of 2, those of the next lower one, then each
+// second of the next higher one.
+std::vector<float> alibi_slopes(int32_t heads, float bias_max);
 
 }  // namespace headrace

@@ -1,7 +1,9 @@
 #include "models/parts/dense_feed_forward.h"
 
 #include <algorithm>
+#include <cmath>
 #include <string>
+#include <vector>
 
 #include <fmt/format.h>
 
@@ -37,6 +39,7 @@ class DenseFeedForward final : public FeedForward {
 
   Status load(LayerTensors& tensors) override {
     HR_ASSIGN_OR_RETURN(gate_up_, tensors.matrix(gate_up_stack()));
+    if (spec_.activation == Activation::kXielu) HR_RETURN_IF_ERROR(load_xielu(tensors));
     return down_.load(tensors, name("ffn_down"), spec_.bias);
   }
 
@@ -57,6 +60,11 @@ class DenseFeedForward final : public FeedForward {
                     down_.op_workspace_bytes(load.rows));
   }
 
+  Status check_device(const DeviceTraits& device, DType) const override {
+    if (device.kind != DeviceKind::kCuda || !is_of_cpus_alone(spec_.activation)) return ok_status();
+    return unsupported("xIELU has no kernels on a GPU yet: use --device cpu");
+  }
+
   void run(const FeedForwardRun& run) const override {
     const int64_t rows = run.branch.rows();
     const TensorView gate_up = run.scratch.rows(kGateUp, rows, gate_up_width());
@@ -69,7 +77,7 @@ class DenseFeedForward final : public FeedForward {
     } else {
       run.branch.multiply_input(gate_up_, gate_up);
       activation(run.branch.context(),
-                 {.x = gate_up, .activation = spec_.activation, .out = activated});
+                 {.x = gate_up, .activation = spec_.activation, .out = activated, .xielu = xielu_});
     }
     down_.end(run.branch, all);
   }
@@ -131,11 +139,33 @@ class DenseFeedForward final : public FeedForward {
     }
   }
 
+  // A file has what the softplus of gives two of the factors.
+  Status load_xielu(LayerTensors& tensors) {
+    const struct {
+      const char* name;
+      float& value;
+    } parameters[] = {{"ffn_act_alpha_p", xielu_.p},
+                      {"ffn_act_alpha_n", xielu_.n},
+                      {"ffn_act_beta", xielu_.b},
+                      {"ffn_act_eps", xielu_.e}};
+    for (const auto& each : parameters) {
+      HR_ASSIGN_OR_RETURN(const std::vector<float> value, tensors.values(each.name, Shape{1}));
+      each.value = value.front();
+    }
+    const auto softplus = [](float x) {
+      return static_cast<float>(std::log1p(std::exp(double{x})));
+    };
+    xielu_.p = softplus(xielu_.p);
+    xielu_.n = xielu_.b + softplus(xielu_.n);
+    return ok_status();
+  }
+
   const DenseSpec spec_;
   const int64_t hidden_;
   Shares widths_;  // of the ranks
   bool split_ = false;
   int32_t rank_ = 0;
+  XieluParameters xielu_;
   LinearLayer gate_up_;  // [2F, D]; [F, D] of kPlain; F this rank's
   BranchOutput down_;    // [D, F]
 };

@@ -83,6 +83,7 @@ struct MixerRun {
   const ForwardBatch::Group& group;    // where its rows are kept
   const ForwardBatch::KeptRows* kept;  // null: all rows are read behind this layer
   StateView states = {};               // of this layer, where the mixer keeps one
+  TensorView carried = {};             // [T, carried_columns()] of all layers
 };
 
 class Mixer : public LayerPart {
@@ -91,6 +92,8 @@ class Mixer : public LayerPart {
   virtual LayerKv kept() const = 0;
   // What it keeps of a sequence, whatever its length.
   virtual int64_t state_bytes() const { return 0; }
+  // Of each row, what a layer leaves for later ones of the pass: the first writes it.
+  virtual int64_t carried_columns() const { return 0; }
   // Of each row, to attend what is kept; 0: it does not attend.
   virtual int32_t query_heads() const { return 0; }
   // Where `kept` has a choice of rows, a mixer may go on with these alone (branch.keep_rows()) as

@@ -143,6 +143,9 @@ class MixtureFeedForward final : public FeedForward {
 
   Status check_device(const DeviceTraits& device, DType /*activations*/) const override {
     if (device.kind != DeviceKind::kCuda) return ok_status();
+    if (spec_.router.scores == RouterScores::kSparseMixer) {
+      return unsupported("SparseMixer's routing has no kernels on a GPU yet: use --device cpu");
+    }
     if (routing_fits(device, spec_.router.experts)) return ok_status();
     const auto fits = [&](int64_t experts) { return routing_fits(device, experts); };
     return unsupported(fmt::format(

@@ -7,6 +7,7 @@
 
 #include "models/parts/absent_part.h"
 #include "models/parts/attention_mixer.h"
+#include "models/parts/channel_mix_mixer.h"
 #include "models/parts/delta_net_mixer.h"
 #include "models/parts/dense_feed_forward.h"
 #include "models/parts/latent_attention_mixer.h"
@@ -14,19 +15,24 @@
 #include "models/parts/mamba_mixer.h"
 #include "models/parts/mixture_feed_forward.h"
 #include "models/parts/parallel_mixer.h"
+#include "models/parts/rg_lru_mixer.h"
 #include "models/parts/short_conv_mixer.h"
+#include "models/parts/time_mix_mixer.h"
 
 namespace headrace {
 
 using MixerSpec = std::variant<  //
     AttentionSpec,               //
+    ChannelMixSpec,              //
     DeltaNetSpec,                //
     LatentAttentionSpec,         //
     Mamba2Spec,                  //
     MambaSpec,                   //
     NoMixerSpec,                 //
     ParallelMixerSpec,           //
-    ShortConvSpec>;
+    RgLruSpec,                   //
+    ShortConvSpec,               //
+    TimeMixSpec>;
 using FeedForwardSpec = std::variant<  //
     DenseSpec,                         //
     MixtureSpec,                       //
