@@ -12,6 +12,7 @@ namespace {
 #include "ops/linear/cpu_tiles.inc"
 
 #include "ops/linear/cpu_float.inc"
+#include "ops/linear/cpu_quantise_rows_avx2.inc"
 #include "ops/linear/cpu_unpack.inc"
 
 // vpmaddubsw on high bytes, and on low ones where a block is wide, as the VNNI kernels have them.
@@ -48,6 +49,6 @@ constexpr LinearPanelKernels kPanels = panel_table<Avx2Pairs>();
 
 constinit const LinearFloatKernels kLinearAvx2Floats = {&kF32Kernel<Avx2>, &kF16Kernel<Avx2>,
                                                         &kBf16Kernel<Avx2>};
-constinit const LinearCpuIsa kLinearAvx2 = isa_table<Avx2Pairs>(&kPanels);
+constinit const LinearCpuIsa kLinearAvx2 = isa_table<Avx2Pairs>(&kPanels, quantise_planar_row);
 
 }  // namespace headrace

@@ -11,6 +11,7 @@ namespace {
 #include "ops/linear/cpu_avx2.inc"
 #include "ops/linear/cpu_tiles.inc"
 
+#include "ops/linear/cpu_quantise_rows_avx2.inc"
 #include "ops/linear/cpu_unpack.inc"
 
 // High bytes, and low ones where a block is wide, as Avx512Vnni has them.
@@ -44,6 +45,6 @@ constexpr LinearPanelKernels kPanels = panel_table<AvxVnni>();
 
 }  // namespace
 
-constinit const LinearCpuIsa kLinearAvxVnni = isa_table<AvxVnni>(&kPanels);
+constinit const LinearCpuIsa kLinearAvxVnni = isa_table<AvxVnni>(&kPanels, quantise_planar_row);
 
 }  // namespace headrace
