@@ -111,11 +111,13 @@ class SimRegistryLink {
     });
   }
 
-  void calm() { calm_ = true; }  // nothing is dropped any more
+  void calm() { calm_ = true; }  // nothing is dropped or late any more
 
  private:
   bool drops() { return !calm_ && rng_.below(12) == 0; }
-  double delay() { return rng_.below(6) == 0 ? 2 * rng_.uniform() : 0.02 * rng_.uniform(); }
+  double delay() {
+    return !calm_ && rng_.below(6) == 0 ? 2 * rng_.uniform() : 0.02 * rng_.uniform();
+  }
 
   VirtualTime& time_;
   Rng& rng_;

@@ -239,6 +239,19 @@ TEST_F(WorkerTableTest, ABreakerOpensAfterErrorsInARowAndClosesWithTime) {
   EXPECT_EQ(chosen({}), (std::set{0, 1, 2}));
 }
 
+TEST_F(WorkerTableTest, WhoHasLeftLatelyMayComeBack) {
+  for (int i = 0; i < 3; ++i) report(i, WorkerReport::Health::kReady);
+  EXPECT_FALSE(table_.anybody_away());
+  EXPECT_TRUE(table_.remove(1));
+  EXPECT_TRUE(table_.anybody_away());
+  const int again = table_.add(target(1));
+  report(again, WorkerReport::Health::kReady);
+  EXPECT_FALSE(table_.anybody_away());
+  table_.remove(again);
+  clock_.advance_ns(61'000'000'000);
+  EXPECT_FALSE(table_.anybody_away());
+}
+
 TEST_F(WorkerTableTest, TheSpeedOfAWorkerIsLearned) {
   RequestFacts request;
   request.prompt_tokens = 100;

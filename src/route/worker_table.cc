@@ -11,6 +11,7 @@ namespace headrace {
 namespace {
 
 constexpr double kUsualRequestTokens = 512;  // of a request that others sent
+constexpr double kLeftSeconds = 60;          // for which a worker that left may come back
 constexpr double kSpeedWeight = 0.1;         // of the newest first token in a worker's mean
 
 uint64_t identity_of(const HttpTarget& target) {
@@ -98,6 +99,7 @@ const WorkerTable::Worker* WorkerTable::worker(int id) const {
 int WorkerTable::add(const HttpTarget& target) {
   if (const auto known = find(target.host, target.port)) return *known;
   std::lock_guard lock(mutex_);
+  left_.erase(target.host + ":" + target.port);
   workers_.push_back(
       std::make_unique<Worker>(next_id_, target, prefix_blocks(options_.prefix_tokens)));
   return next_id_++;
@@ -105,7 +107,13 @@ int WorkerTable::add(const HttpTarget& target) {
 
 bool WorkerTable::remove(int id) {
   std::lock_guard lock(mutex_);
-  return std::erase_if(workers_, [&](const auto& each) { return each->id == id; }) > 0;
+  const Worker* const found = worker(id);
+  if (!found) return false;
+  const double now = clock_.now_seconds();
+  std::erase_if(left_, [&](const auto& each) { return now - each.second > kLeftSeconds; });
+  left_[found->target->host + ":" + found->target->port] = now;
+  std::erase_if(workers_, [&](const auto& each) { return each->id == id; });
+  return true;
 }
 
 bool WorkerTable::drain(int id, bool drains) {
@@ -191,6 +199,10 @@ bool WorkerTable::anybody_up() const {
 
 bool WorkerTable::anybody_away() const {
   std::lock_guard lock(mutex_);
+  const double now = clock_.now_seconds();
+  for (const auto& [_, when] : left_) {
+    if (now - when <= kLeftSeconds) return true;
+  }
   return std::any_of(workers_.begin(), workers_.end(), [](const auto& each) {
     const WorkerState state = each->health.state();
     return state == WorkerState::kDown || state == WorkerState::kUnknown;

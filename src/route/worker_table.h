@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstdint>
+#include <map>
 #include <memory>
 #include <mutex>
 #include <optional>
@@ -109,7 +110,8 @@ class WorkerTable {
   std::optional<WorkerLease> choose(const RequestFacts& request, std::span<const int> excluded);
   // Whether somebody takes requests at all.
   bool anybody_up() const;
-  // Whether somebody does not answer, who may have what others do not know.
+  // Whether somebody does not answer, or was taken away within the last minute (a lease that
+  // ended), who may have what others do not know.
   bool anybody_away() const;
   // Everybody who takes requests, but for those excluded, one a call.
   std::optional<WorkerLease> choose_next(std::span<const int> excluded);
@@ -155,6 +157,7 @@ class WorkerTable {
   mutable std::mutex mutex_;
   std::vector<std::unique_ptr<Worker>> workers_;
   int next_id_ = 0;
+  std::map<std::string, double> left_;  // addresses that were taken away: when
   const std::unique_ptr<RoutePolicy> policy_;
   BoundedMap<int> owners_;
   // Scratch of choose().
