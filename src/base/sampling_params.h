@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "base/ids.h"
+#include "base/repetition.h"
 
 namespace headrace {
 
@@ -46,6 +47,7 @@ struct SamplingParams {
   int32_t min_tokens = 0;   // no end id before so many
   bool ignore_eos = false;  // end ids of the model do not stop
   std::vector<TokenId> stop_token_ids;
+  LoopLimits loop;  // behind min_tokens: an answer that goes round in such a loop ends
 
   // Log-probabilities of the plain softmax (before temperature, penalties and filters).
   int32_t logprobs = -1;         // -1 = none; k = chosen token and the k best, per output token

@@ -12,6 +12,8 @@ std::string_view finish_reason_name(FinishReason reason) {
       return "length";
     case FinishReason::kAbort:
       return "abort";
+    case FinishReason::kRepetition:
+      return "repetition";
     case FinishReason::kFault:
     case FinishReason::kDeadEnd:
       return "error";

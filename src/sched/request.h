@@ -74,18 +74,20 @@ struct Request {
 };
 
 enum class FinishReason : uint8_t {
-  kNone,     // still running
-  kStop,     // an end id, a stop id, or (decided at the edge) a stop string
-  kLength,   // max_tokens or the context is full
-  kAbort,    // cancelled
-  kFault,    // its own logits were NaN or all -inf; neighbours are untouched
-  kDeadEnd,  // no token can follow in the form that its request asks for; what came is kept
+  kNone,        // still running
+  kStop,        // an end id, a stop id, or (decided at the edge) a stop string
+  kLength,      // max_tokens or the context is full
+  kAbort,       // cancelled
+  kFault,       // its own logits were NaN or all -inf; neighbours are untouched
+  kRepetition,  // it ends in a loop (SamplingParams::loop)
+  kDeadEnd,     // no token can follow in the form that its request asks for; what came is kept
 };
 
 // What a step brings for one choice: one token, but with speculation.
 using StepTokens = InlineVector<TokenId, 4>;
 
-// The name the OpenAI API gives it: "stop", "length", "abort", "error" (faults and dead ends).
+// The name the OpenAI API gives it: "stop", "length", "abort", "repetition", "error" (faults and
+// dead ends).
 std::string_view finish_reason_name(FinishReason reason);
 
 // What a search says of an answer.

@@ -197,7 +197,10 @@ FinishReason ResultReader::finish_after(const Sequence& sequence, TokenId token,
   }
   const bool full =
       count >= sampling.max_tokens || sequence.known_length() >= options_.max_model_len;
-  return full ? FinishReason::kLength : FinishReason::kNone;
+  if (full) return FinishReason::kLength;
+  const bool loops = sampling.loop.on() && count > sampling.min_tokens &&
+                     ends_in_loop(sequence.output, sampling.loop);
+  return loops ? FinishReason::kRepetition : FinishReason::kNone;
 }
 
 // max_tokens = 0: the prompt was only scored, every choice ends with it.

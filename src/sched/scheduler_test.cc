@@ -272,7 +272,10 @@ TEST(Scheduler, StopRules) {
   Request stop = make_request(4, 5, 100);
   stop.sampling.ignore_eos = true;
   stop.sampling.stop_token_ids = {5};
-  for (const Request& request : {plain, late, never, stop}) {
+  Request loop = make_request(5, 5, 100);
+  loop.sampling.ignore_eos = true;
+  loop.sampling.loop = {.size_max = 1, .count_min = 2};
+  for (const Request& request : {plain, late, never, stop, loop}) {
     ASSERT_TRUE(rig.scheduler->add(request).ok());
   }
   rig.run();
@@ -287,6 +290,10 @@ TEST(Scheduler, StopRules) {
   EXPECT_EQ((rig.got[{3, 0}].finish), FinishReason::kLength);
   EXPECT_EQ((rig.got[{4, 0}].tokens.size()), tokens_until(stop, 5, 0));
   EXPECT_EQ((rig.got[{4, 0}].stop_token), 5);
+  const std::vector<TokenId> endless = rig.expected(loop, 0, 100);
+  const auto twice = std::adjacent_find(endless.begin(), endless.end());
+  EXPECT_EQ((rig.got[{5, 0}].tokens.size()), static_cast<size_t>(twice - endless.begin()) + 2);
+  EXPECT_EQ((rig.got[{5, 0}].finish), FinishReason::kRepetition);
 }
 
 TEST(Scheduler, AFaultEndsItsOwnChoiceAlone) {

@@ -16,8 +16,9 @@ struct FinishName {
   std::string_view name;
 };
 // Faults and aborts end a stream with an error, and are no part of a journal.
-constexpr std::array<FinishName, 3> kFinishNames = {{{FinishReason::kStop, "stop"},
+constexpr std::array<FinishName, 4> kFinishNames = {{{FinishReason::kStop, "stop"},
                                                      {FinishReason::kLength, "length"},
+                                                     {FinishReason::kRepetition, "repetition"},
                                                      {FinishReason::kDeadEnd, "dead_end"}}};
 
 void append_line(std::string& out, const Json& json) {

@@ -76,6 +76,7 @@ const char* field_of_search(const Json& body, const SearchSettings& search) {
 std::string outside_of_search(const Settings& settings) {
   if (settings.stream) return "stream";
   if (settings.form.kind != AnswerForm::Kind::kFree) return settings.form.field;
+  if (settings.sampling.loop.on()) return "repetition_detection";
   if (!settings.allowed_tokens.empty()) return "allowed_token_ids";
   return settings.bad_words.empty() ? "" : "bad_words";
 }

@@ -41,7 +41,10 @@ struct ChoiceDelta {
   std::optional<BeamScore> beam_score;  // at the finish of an answer of a search
 
   // The choice ended in the midst of what it says.
-  bool cut() const { return finish == FinishReason::kLength || finish == FinishReason::kDeadEnd; }
+  bool cut() const {
+    return finish == FinishReason::kLength || finish == FinishReason::kDeadEnd ||
+           finish == FinishReason::kRepetition;
+  }
   bool empty() const {
     return text.empty() && events.empty() && tokens.empty() && finish == FinishReason::kNone;
   }

@@ -36,6 +36,11 @@ inline constexpr char kStopSchema[] = R"({"anyOf": [
 inline constexpr char kStreamOptionsSchema[] = R"({
   "type": "object",
   "properties": {"include_usage": {"type": "boolean"}, "continuous_usage_stats": {"type": "boolean"}}})";
+inline constexpr char kLoopSchema[] = R"({
+  "type": "object",
+  "properties": {"max_pattern_size": {"type": "integer", "minimum": 0, "maximum": 1024},
+                 "min_pattern_size": {"type": "integer", "minimum": 0, "maximum": 1024},
+                 "min_count": {"type": "integer", "minimum": 0}}})";
 inline constexpr char kServiceTierSchema[] =
     R"({"enum": ["auto", "default", "flex", "priority", "scale"]})";
 inline constexpr char kRetentionSchema[] = R"({"enum": ["in_memory", "24h"]})";

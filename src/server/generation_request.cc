@@ -11,6 +11,7 @@
 #include "server/chat_input.h"
 #include "server/field_schemas.h"
 #include "server/http_message.h"
+#include "server/loop_field.h"
 #include "server/thought_fields.h"
 #include "server/tool_choice.h"
 #include "server/unsupported_fields.h"
@@ -344,6 +345,7 @@ constexpr Field<Settings> kGenerationFields[] = {
     {"ignore_eos", FieldType::kBool, {}, HR_STORE(sampling.ignore_eos, v.as_bool())},
     {"stop", FieldType::kAny, {}, read_stops, kStopSchema},
     {"stop_token_ids", FieldType::kAny, {}, read_stop_token_ids, kTokenIdsSchema},
+    {"repetition_detection", FieldType::kAny, {}, read_loop_field, kLoopSchema},
     {"include_stop_str_in_output", FieldType::kBool, {}, HR_STORE(include_stop, v.as_bool())},
     {"skip_special_tokens", FieldType::kBool, {}, HR_STORE(skip_special, v.as_bool())},
     {"add_special_tokens", FieldType::kBool, {}, HR_STORE(add_special, v.as_bool())},

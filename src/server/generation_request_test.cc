@@ -53,6 +53,7 @@ const Accepted& generation_rows() {
       {"ignore_eos", kOnlyTrue},
       {"stop", kTexts},
       {"stop_token_ids", {"array"}},
+      {"repetition_detection", {"object"}},  // without sizes it is off
       {"include_stop_str_in_output", kOnlyTrue},
       {"skip_special_tokens", kOnlyTrue},
       {"add_special_tokens", kOnlyTrue},

@@ -71,7 +71,7 @@ class LlamaFormat final : public AnswerFormat {
       stop_reason = delta.stop_reason;
     }
     std::string_view stop_type() const {
-      if (finish == FinishReason::kLength) return "limit";
+      if (finish == FinishReason::kLength || finish == FinishReason::kRepetition) return "limit";
       if (finish != FinishReason::kStop) return "none";
       return std::holds_alternative<std::string>(stop_reason) ? "word" : "eos";
     }

@@ -341,8 +341,8 @@ struct ServerMetrics::LlamaSeries {
 ServerMetrics::ServerMetrics(const std::string& model_name)
     : series_(std::make_unique<Series>(model_name)),
       llama_(std::make_unique<LlamaSeries>(*series_)) {
-  for (FinishReason reason :
-       {FinishReason::kStop, FinishReason::kLength, FinishReason::kAbort, FinishReason::kFault}) {
+  for (FinishReason reason : {FinishReason::kStop, FinishReason::kLength, FinishReason::kAbort,
+                              FinishReason::kFault, FinishReason::kRepetition}) {
     series_->success(reason);  // present with 0 from the start
   }
   for (const int http_status : {400, 429, 503}) series_->refusal(http_status);

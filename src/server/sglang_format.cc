@@ -65,6 +65,9 @@ class SglangFormat final : public AnswerFormat {
     if (said.finish == FinishReason::kLength) {
       return Json::object().set("type", "length").set("length", said.generated);
     }
+    if (said.finish == FinishReason::kRepetition) {
+      return Json::object().set("type", finish_reason_name(said.finish));
+    }
     if (said.finish == FinishReason::kDeadEnd) {
       return Json::object().set("type", "abort").set("message", kDeadEndMessage);
     }

@@ -94,7 +94,6 @@ constexpr RefusedField kGeneration[] = {
     {"vllm_xargs", if_not_empty},
     {"stop_regex", if_not_empty, "send stop"},
     {"no_stop_trim", if_true, "send include_stop_str_in_output"},
-    {"repetition_detection", if_not_empty},
     {"t_max_predict_ms", if_positive, "max_tokens bounds an answer"},
     {"n_indent", if_positive},
     // Prompts

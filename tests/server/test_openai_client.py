@@ -309,6 +309,26 @@ def test_a_penalty_on_repetition_ends_it(client):
     assert xtc.choices[0].text != client.completions.create(**drawn, extra_body={"top_k": 5}).choices[0].text
 
 
+def test_a_loop_ends_an_answer_with_a_reason_of_its_own(client):
+    ask = dict(model=NAME, prompt="one two three four five six\n" * 12, temperature=0, max_tokens=200)
+    detection = {"repetition_detection": {"max_pattern_size": 12, "min_pattern_size": 4, "min_count": 3}}
+    plain = client.completions.create(**ask).choices[0]
+    assert plain.finish_reason == "length"
+    found = client.completions.create(**ask, extra_body=detection).choices[0]
+    assert found.finish_reason == "repetition"
+    assert plain.text.startswith(found.text) and found.text.count("one two three") in (2, 3, 4)
+    *_, last = client.completions.create(**ask, stream=True, extra_body=detection)
+    assert last.choices[0].finish_reason == "repetition"
+    for wrong, message in (({"max_pattern_size": 4, "min_count": 1}, "min_count must be at least 2, got 1"),
+                           ({"max_pattern_size": 4, "min_pattern_size": 5, "min_count": 2}, "at most max_pattern_size (4), got 5"),
+                           ({"max_pattern_size": 5000, "min_count": 2}, "repetition_detection.max_pattern_size")):
+        with pytest.raises(openai.BadRequestError) as error:
+            client.completions.create(**ask, extra_body={"repetition_detection": wrong})
+        assert error.value.param == "repetition_detection" and message in error.value.message
+    with pytest.raises(openai.BadRequestError, match="repetition_detection does not go with use_beam_search"):
+        client.completions.create(**ask, extra_body={**detection, "use_beam_search": True, "beam_width": 2})
+
+
 def test_unknown_roles_are_named(client):
     with pytest.raises(openai.BadRequestError, match="role must be one of system, developer, user"):
         client.chat.completions.create(model=NAME, messages=[{"role": "wizard", "content": "hi"}])
