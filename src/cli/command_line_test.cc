@@ -471,8 +471,9 @@ TEST_F(ModelFlagsTest, SpeculationIsAskedForByFlagsOrAsJson) {
   const auto refused = [&](const char* json) {
     return std::string(parse({"--speculative-config", json}).message());
   };
-  EXPECT_NE(refused(R"({"method":"eagle"})").find("method eagle is not supported"),
-            std::string::npos);
+  EXPECT_NE(
+      refused(R"({"method":"mlp_speculator"})").find("method mlp_speculator is not supported"),
+      std::string::npos);
   EXPECT_NE(refused(R"({"num_speculative_tokens":99})").find("between 1 and 16"),
             std::string::npos);
   EXPECT_NE(refused(R"({"prompt_lookup_min":9,"prompt_lookup_max":3})")
