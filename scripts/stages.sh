@@ -205,7 +205,7 @@ stage_clients_full() {
   finish "LlamaIndex, 1,000 faulty downloads, 10,000 requests of Schemathesis, 60 schemas of answers"
 }
 
-# The Python package as a user installs it, with a real model.
+# The Python package as a user installs it, with a real model, and the C library.
 stage_python() {
   begin python
   ensure_venv build/venv-python tests/requirements_python.txt
@@ -217,7 +217,11 @@ stage_python() {
     --junitxml="$RESULTS/python/python.xml" tests/python || fail "pytest tests/python"
   logged python-docs.log build/venv-python/bin/python -m pytest -q --timeout=300 -o "cache_dir=$PWD/build/pytest-python" \
     --junitxml="$RESULTS/python/docs.xml" tests/docs/test_blocks.py -k python_package || fail "blocks of the Python package"
-  finish "the Python package, installed by pip"
+  # The C library, of the same objects.
+  logged shared.log cmake -S . -B build-python -DHEADRACE_SHARED=ON || fail "cmake -DHEADRACE_SHARED=ON"
+  logged shared.log cmake --build build-python --target headrace_shared || fail "libheadrace"
+  logged shared.log tests/shared/library_test.sh build-python "$HEADRACE_MODEL_SMOLLM2" || fail "tests/shared/library_test.sh"
+  finish "the Python package, installed by pip; the C library"
 }
 
 # The program with what travels beside it, alone in a folder.

@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
-from typing import Any, Dict, Iterable, Iterator, List, Optional, Sequence, Union
+from typing import TYPE_CHECKING, Any, Dict, Iterable, Iterator, List, Optional, Sequence, Union
 
 from . import _engine
 from ._requests import Answer, Encoded, Message, Model, Prompt, each_params
 from .outputs import BeamSearchOutput, BeamSearchSequence, EmbeddingOutput, EmbeddingRequestOutput, RequestOutput
 from .sampling_params import BeamSearchParams, SamplingParams
 
+if TYPE_CHECKING:
+    import numpy
+    from numpy.typing import NDArray
+
 _TEXTS_AT_ONCE = 1024  # that the embedding engine is given
+_LOGITS_MAX = 1 << 26  # numbers of one call: 256 MiB, and thrice that while they are collected
 _SIGNALS_SECONDS = 0.1  # what waits lets Python handle signals so often, also those that another thread got
 
 
@@ -54,6 +59,28 @@ class LLM(Model):
         group = model.group(True)
         Answer(model, self._request_id(), encoded, params).submit(group, self._seed_of(params))
         return _texts(group)
+
+    def logits(self, prompt: Prompt) -> NDArray[numpy.float32]:
+        """Of each token of a prompt what the model expects behind it: [tokens, vocabulary], logits less their log-sum-exp, which
+        are the log-probabilities; softmax, argmax and differences are those of the raw ones."""
+        model = self._text_model()
+        if model.on_gpu:
+            raise ValueError("logits() needs a model on a CPU (device=\"cpu\"): a GPU tells of the best tokens alone")
+        encoded = self._encode(prompt)
+        size = len(encoded[1]) * model.vocabulary
+        if size > _LOGITS_MAX:
+            raise ValueError(f"logits of {len(encoded[1])} tokens and a vocabulary of {model.vocabulary} are {size:,} numbers: "
+                             f"at most {_LOGITS_MAX:,}, so {_LOGITS_MAX // model.vocabulary} tokens")
+        sampling = SamplingParams(temperature=0, max_tokens=1)._sampling(None)
+        sampling.logprobs = sampling.prompt_logprobs = model.vocabulary
+        group = model.group(False)
+        try:
+            group.submit(encoded[1], sampling, [], False, True)
+            while True:
+                for news in group.take(_SIGNALS_SECONDS):
+                    return news.whole_rows()
+        finally:
+            group.cancel_all()
 
     def embed(self, prompts: Union[Prompt, Sequence[Prompt]], use_tqdm: bool = False) -> List[EmbeddingRequestOutput]:
         """A vector of each text, of a model that gives vectors, as numpy's float32."""

@@ -18,8 +18,8 @@
 #include <vector>
 
 #include "cli/version.h"
-#include "python/loaded_model.h"
-#include "python/request_group.h"
+#include "inprocess/loaded_model.h"
+#include "inprocess/request_group.h"
 
 namespace nb = nanobind;
 
@@ -49,6 +49,25 @@ Vectors to_numpy(std::vector<float> numbers, size_t width) {
   const nb::capsule owner(
       held, [](void* vector) noexcept { delete static_cast<std::vector<float>*>(vector); });
   return Vectors(held->data(), {held->size() / width, width}, owner);
+}
+
+// Log-probabilities of the whole vocabulary, a row a token: of the prompt's from the second on, and
+// of the answer's first. REQUIRES: each entry names all of it.
+Vectors whole_rows(const RequestNews& news) {
+  std::vector<const TokenLogprobs*> rows;
+  for (const TokenLogprobs& entry : news.prompt_logprobs) rows.push_back(&entry);
+  for (const ChoiceNews& choice : news.choices) {
+    for (const TokenLogprobs& entry : choice.logprobs) rows.push_back(&entry);
+  }
+  const size_t width = rows.empty() ? 0 : rows.front()->top.size();
+  if (width == 0) throw std::runtime_error("the engine told no log-probabilities");
+  std::vector<float> numbers(rows.size() * width);
+  for (size_t i = 0; i < rows.size(); ++i) {
+    for (const auto& [token, logprob] : rows[i]->top) {
+      numbers[i * width + static_cast<size_t>(token)] = logprob;
+    }
+  }
+  return to_numpy(std::move(numbers), width);
 }
 
 void define_sampling(nb::module_& module) {
@@ -113,7 +132,8 @@ void define_news(nb::module_& module) {
       .def_ro("choices", &RequestNews::choices)
       .def_ro("prompt_logprobs", &RequestNews::prompt_logprobs)
       .def_ro("cached_tokens", &RequestNews::cached_tokens)
-      .def_ro("finished", &RequestNews::finished);
+      .def_ro("finished", &RequestNews::finished)
+      .def("whole_rows", &whole_rows);
 }
 
 void define_group(nb::module_& module) {
@@ -167,7 +187,9 @@ void define_models(nb::module_& module) {
             return self.group(every_step ? NewsTime::kSteps : NewsTime::kEnd);
           },
           nb::arg("every_step"))
-      .def("default_sampling", &TextModel::default_sampling);
+      .def("default_sampling", &TextModel::default_sampling)
+      .def_prop_ro("vocabulary", &TextModel::vocabulary)
+      .def_prop_ro("on_gpu", &TextModel::on_gpu);
 
   nb::class_<EmbeddingModel> embedding(module, "EmbeddingModel");
   define_text(embedding);

@@ -154,6 +154,22 @@ def test_log_probabilities(llm):
     assert plain.outputs[0].logprobs is None and plain.prompt_logprobs is None
 
 
+def test_logits_are_log_probabilities_of_the_whole_vocabulary(llm):
+    ids = llm.get_tokenizer().encode(PROMPTS[0])
+    rows = llm.logits(PROMPTS[0])
+    assert rows.dtype == numpy.float32 and rows.shape[0] == len(ids) and rows.shape[1] > max(ids)
+    assert numpy.allclose(numpy.exp(rows.astype(numpy.float64)).sum(axis=1), 1, atol=1e-4)
+    output = llm.generate(PROMPTS[0], SamplingParams(temperature=0, max_tokens=1, logprobs=5, prompt_logprobs=0))[0]
+    for token, entry in output.outputs[0].logprobs[0].items():
+        assert rows[-1, token] == entry.logprob
+    assert int(rows[-1].argmax()) == output.outputs[0].token_ids[0]
+    scored = [entries[token].logprob for token, entries in zip(ids[1:], output.prompt_logprobs[1:])]
+    assert [float(rows[i, token]) for i, token in enumerate(ids[1:])] == pytest.approx(scored, abs=1e-6)
+    assert (llm.logits(ids) == rows).all()  # from the prefix cache, or not
+    with pytest.raises(ValueError, match="at most 67,108,864, so"):
+        llm.logits([1] * 100_000)
+
+
 def test_more_prompts_than_run_at_once(llm):
     outputs = llm.generate([f"{number} plus" for number in range(700)], SamplingParams(temperature=0, max_tokens=1))
     assert len(outputs) == 700 and all(len(output.outputs[0].token_ids) == 1 for output in outputs)

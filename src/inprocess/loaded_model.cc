@@ -1,4 +1,4 @@
-#include "python/loaded_model.h"
+#include "inprocess/loaded_model.h"
 
 #include <chrono>
 #include <utility>

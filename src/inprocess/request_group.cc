@@ -1,4 +1,4 @@
-#include "python/request_group.h"
+#include "inprocess/request_group.h"
 
 #include <poll.h>
 #include <sys/eventfd.h>

@@ -11,7 +11,7 @@
 
 #include "base/sampling_params.h"
 #include "base/status.h"
-#include "python/request_group.h"
+#include "inprocess/request_group.h"
 #include "stack/embedding_stack.h"
 #include "stack/model_stack.h"
 
@@ -34,6 +34,8 @@ class TextModel {
   SamplingParams default_sampling() const;  // what the model's makers suggest
   std::string name() const { return stack_->info().model_name; }
   int32_t max_model_len() const { return stack_->info().max_model_len; }
+  int32_t vocabulary() const { return stack_->engine().options().vocab_size; }  // ids of logits
+  bool on_gpu() const { return stack_->info().on_gpu; }
 
  private:
   std::shared_ptr<ModelStack> stack_;
