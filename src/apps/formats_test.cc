@@ -91,6 +91,9 @@ ModelConfig small_sizes(const ModelFamily& family) {
     if (architecture == "minimax-m2" || architecture == "gpt-oss") {
       config.experts.width = config.ffn;
     }
+    if (architecture == "hunyuan-moe") {
+      config.experts.width = config.experts.shared_width = config.ffn;
+    }
     // More where a config.json is silent.
     if (architecture == "lfm2moe" || architecture == "glm4moe" || architecture == "ernie4_5-moe" ||
         keeps_latents(family)) {
@@ -391,8 +394,8 @@ TEST_P(Formats, GgufAndSafetensorsAreTheSameModel) {
   EXPECT_EQ(a.parameter_count, b.parameter_count);
   for (const std::string_view name : a.weights->names()) {
     const bool rotated = name.ends_with("attn_q.weight") || name.ends_with("attn_k.weight");
-    const bool by_head =
-        family.architecture == "gptneox" && name.find("attn_qkv") != std::string_view::npos;
+    const bool by_head = (family.architecture == "gptneox" || family.architecture == "bloom") &&
+                         name.find("attn_qkv") != std::string_view::npos;
     // In another order by design.
     if ((family.gguf_rows_interleaved && rotated) || by_head) continue;
     const ConstTensorView x = *a.weights->get(name), y = *b.weights->get(name);
