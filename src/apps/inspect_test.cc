@@ -86,7 +86,7 @@ TEST(InspectAndLoad, AgreeOnGgufFiles) {
   const Case cases[] = {
       {text("general.architecture", "rwkv"), "general.architecture: \"rwkv\" is not supported"},
       {text("tokenizer.ggml.pre", "unheard-of"), "unheard-of"},
-      {text("tokenizer.ggml.model", "rwkv"), "rwkv"},
+      {text("tokenizer.ggml.model", "plamo2"), "plamo2"},
       {text("tokenizer.chat_template", "{% for %}"), "chat template, line 1: "},
       {text("tokenizer.chat_template", "{% include 'x' %}"), "chat template, line 1: "},
       {[](GgufBuilder& b) { b.add_text("llama.rope.scaling.type", "spiral"); },

@@ -315,9 +315,9 @@ TEST(Llama, AMissingOrMisshapenTensorIsNamed) {
 }
 
 TEST(Architectures, AnUnknownOneIsNamedBesideTheKnown) {
-  const Status status = find_architecture("rwkv7").status();
+  const Status status = find_architecture("rwkv6").status();
   EXPECT_EQ(status.code(), StatusCode::kUnsupported);
-  EXPECT_NE(status.message().find("rwkv7"), std::string::npos);
+  EXPECT_NE(status.message().find("rwkv6"), std::string::npos);
   EXPECT_NE(status.message().find("llama"), std::string::npos);
 }
 

@@ -3,6 +3,7 @@
 
 #include <gtest/gtest.h>
 
+#include <cmath>
 #include <filesystem>
 #include <fstream>
 
@@ -459,7 +460,41 @@ TEST(HuggingFaceConfig, WhatTheNewFamiliesHaveNotIsNamed) {
   EXPECT_EQ(field(sizes_of("OlmoForCausalLM").set("clip_qkv", 8.0)), "clip_qkv");
   EXPECT_EQ(field(sizes_of("GptOssForCausalLM").set("swiglu_limit", 6.0)), "swiglu_limit");
   EXPECT_EQ(field(sizes_of("ArceeForCausalLM").set("hidden_act", "gelu")), "hidden_act");
-  EXPECT_EQ(field(sizes_of("ApertusForCausalLM")), "architectures");
+  EXPECT_EQ(field(sizes_of("PersimmonForCausalLM")), "architectures");
+}
+
+TEST(HuggingFaceConfig, WhatTheLastFamiliesHaveNotIsNamed) {
+  const auto field = [](const Json& config) { return from_json(config).status().field(); };
+  const auto attention = [&](std::string_view name, const Json& value) {
+    return field(sizes_of("MptForCausalLM").set("attn_config", Json::object().set(name, value)));
+  };
+  EXPECT_EQ(attention("alibi", Json(false)), "alibi");
+  EXPECT_EQ(attention("clip_qkv", Json(8.0)), "clip_qkv");
+  EXPECT_EQ(attention("qk_ln", Json(true)), "qk_ln");
+  EXPECT_EQ(attention("alibi_bias_max", Json(16)), "alibi_bias_max");
+  EXPECT_EQ(attention("attn_type", Json("multiquery_attention")), "attn_type");
+  EXPECT_EQ(field(sizes_of("MptForCausalLM").set("logit_scale", 0.5)), "logit_scale");
+  EXPECT_EQ(field(sizes_of("MptForCausalLM").set("no_bias", false)), "no_bias");
+  EXPECT_EQ(
+      field(sizes_of("BloomForCausalLM").set("apply_residual_connection_post_layernorm", true)),
+      "apply_residual_connection_post_layernorm");
+  EXPECT_EQ(field(sizes_of("RecurrentGemmaForCausalLM")
+                      .set("block_types", Json(Json::Array{Json("window")}))),
+            "block_types");
+  EXPECT_EQ(field(sizes_of("RecurrentGemmaForCausalLM").set("lru_width", 33)), "lru_width");
+  const Json unequal =
+      Json::object().set("rope_type", "longrope").set("short_mscale", 1.1).set("long_mscale", 1.2);
+  EXPECT_EQ(field(sizes_of("PhimoeForCausalLM").set("rope_scaling", unequal)), "long_mscale");
+}
+
+// Hunyuan's files call a larger base "dynamic".
+TEST(HuggingFaceConfig, AlphaStretchesTheBaseOfARotation) {
+  const Json scaling =
+      Json::object().set("type", "dynamic").set("factor", 1.0).set("alpha", 1000.0);
+  const ModelConfig config =
+      read(sizes_of("HunYuanDenseV1ForCausalLM").set("head_dim", 128).set("rope_scaling", scaling));
+  EXPECT_EQ(config.rope_scaling.kind, RopeScaling::Kind::kNone);
+  EXPECT_NEAR(config.rope_theta, 1e4 * std::pow(1000.0, 128.0 / 126), 1);
 }
 
 TEST(HuggingFaceConfig, Experts) {
