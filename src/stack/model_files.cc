@@ -51,6 +51,12 @@ Status read_config(const ModelSource& source, ModelWeights& model) {
   return ok_status();
 }
 
+// llama.cpp's converter gives RWKV's first layer matrices of a gate that it has not.
+bool is_rwkv_dummy(std::string_view name, const ModelConfig& config) {
+  return config.mixers.rwkv.head_dim > 0 && name.starts_with("blk.0.time_mix_v") &&
+         name != "blk.0.time_mix_value.weight";
+}
+
 // Layers behind the model's that draft (MTP) are not read.
 bool is_of_drafting_layer(std::string_view name, const ModelConfig& config) {
   for (const std::string_view stem : {"blk.", "model.layers."}) {
@@ -312,6 +318,7 @@ Problems check_tensors(const WeightSource& weights, const Architecture& architec
   for (const std::string_view name : weights.names()) {
     if (std::binary_search(known.begin(), known.end(), name)) continue;
     if (is_of_drafting_layer(name, config) || weights.adds_nothing(name)) continue;
+    if (is_rwkv_dummy(name, config)) continue;
     problems.add(StatusCode::kUnsupported, weights.info(name)->name_in_file,
                  fmt::format("architecture {} does not use it here, and leaving it out would "
                              "change the model's answers",
