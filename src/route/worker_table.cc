@@ -203,10 +203,8 @@ bool WorkerTable::anybody_away() const {
   for (const auto& [_, when] : left_) {
     if (now - when <= kLeftSeconds) return true;
   }
-  return std::any_of(workers_.begin(), workers_.end(), [](const auto& each) {
-    const WorkerState state = each->health.state();
-    return state == WorkerState::kDown || state == WorkerState::kUnknown;
-  });
+  return std::any_of(workers_.begin(), workers_.end(),
+                     [&](const auto& each) { return !each->health.takes_requests(now); });
 }
 
 WorkerLease WorkerTable::lease(Worker& worker, const RequestFacts* request) {

@@ -110,8 +110,8 @@ class WorkerTable {
   std::optional<WorkerLease> choose(const RequestFacts& request, std::span<const int> excluded);
   // Whether somebody takes requests at all.
   bool anybody_up() const;
-  // Whether somebody does not answer, or was taken away within the last minute (a lease that
-  // ended), who may have what others do not know.
+  // Whether somebody takes no requests (does not answer, drains, met errors), or was taken away
+  // within the last minute (a lease that ended), who may have what others do not know.
   bool anybody_away() const;
   // Everybody who takes requests, but for those excluded, one a call.
   std::optional<WorkerLease> choose_next(std::span<const int> excluded);
