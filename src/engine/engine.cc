@@ -433,7 +433,7 @@ void EngineImpl::handle(CancelCommand command) {
   Live* live = find_live(command.request);
   if (live == nullptr) return;  // it has just ended: an ordinary event
   (void)scheduler_->cancel(command.request);
-  publish_stats();  // before anybody hears of the end, as after a step
+  publish_stats(nullptr);  // before anybody hears of the end, as after a step
   finish_all(*live, FinishReason::kAbort);
 }
 
