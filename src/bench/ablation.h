@@ -123,7 +123,7 @@ std::vector<AblationCase> overlap_cases();
 std::vector<AblationCase> expert_parallel_cases();  // ablation_ranks.cc
 std::vector<AblationCase> routed_cases();           // ablation_route.cc, where there is a server
 std::vector<AblationCase> resumed_cases();
-std::vector<AblationCase> speculation_cases();      // ablation_decoding.cc
+std::vector<AblationCase> speculation_cases();  // ablation_decoding.cc
 
 // The longest sequence and the most sequences of any case: what the watched model must hold.
 inline constexpr int32_t kAblationModelLen = 4200;
