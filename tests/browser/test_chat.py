@@ -14,7 +14,8 @@ COUNT = "Count from one to thirty in words."
 
 
 def test_an_answer_appears_as_it_is_computed(page, server):
-    page.open(server.url, 60).send("Tell me a story about a river.")
+    page.open(server.url, 600).set("temperature", "0")  # drawn, it may end after a few words
+    page.send("Tell me a story about a river.")
     lengths = set()
     page.until(lambda: lengths.add(len("".join(page.answers()))) or len(lengths) > 4, "a text that grows")
     page.idle()
@@ -25,7 +26,8 @@ def test_an_answer_appears_as_it_is_computed(page, server):
 
 
 def test_stop_keeps_what_came_and_lets_the_server_go(page, server):
-    page.open(server.url).send("Tell me a very long story about a mill, its miller and the river.")
+    page.open(server.url).set("temperature", "0")
+    page.send("Tell me a very long story about a mill, its miller and the river.")
     page.until(lambda: len("".join(page.answers())) > 40, "some words")
     page.click(".send.stops")
     page.idle()
@@ -364,7 +366,8 @@ def test_with_several_keys_the_dashboard_tells_of_each_but_shows_no_log(page, st
     page.open(running.url, "2000")
     page.wait("dialog input[type=password]").send_keys("secret-ann" + Keys.ENTER)
     page.until(lambda: not page.all("dialog"))
-    page.send("Count to a thousand, in words, and do not stop.")
+    page.set("temperature", "0")
+    page.send("Tell me a very long story about a mill, its miller and the river.")
     page.until(lambda: page.answers() and page.answers()[0], "the beginning of an answer")
     page.click('.side-link[href="#/dashboard"]')
     rows = lambda: [row.text for row in page.all(".figures tbody tr") if row.text.startswith(("ann", "bob"))]
