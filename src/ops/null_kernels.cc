@@ -9,6 +9,7 @@
 #include "ops/rows/row_gather.h"
 #include "ops/sampling/device_sample.h"
 #include "ops/sampling/slot_state.h"
+#include "ops/sampling/spread_logits.h"
 
 namespace headrace {
 namespace {
@@ -32,6 +33,7 @@ void keep_slots(OpContext&, const SlotStateArgs& args) {
 }
 
 void gather_nothing(OpContext&, const RowGatherArgs&) {}
+void spread_nothing(OpContext&, const SpreadLogitsArgs&) {}
 
 // The first token from the row's random bits on, in a circle, that its mask allows; -1: none.
 TokenId drawn_token(const DeviceSampleArgs& args, const DeviceSampleRow& row) {
@@ -64,6 +66,8 @@ constexpr std::array kSlotState = {
     Kernel<SlotStateArgs>{"slot_state/null/reference", on_null<SlotStateArgs>, keep_slots}};
 constexpr std::array kRowGather = {
     Kernel<RowGatherArgs>{"row_gather/null/nothing", on_null<RowGatherArgs>, gather_nothing}};
+constexpr std::array kSpreadLogits = {Kernel<SpreadLogitsArgs>{
+    "spread_logits/null/nothing", on_null<SpreadLogitsArgs>, spread_nothing}};
 constexpr std::array kDeviceSample = {Kernel<DeviceSampleArgs>{
     "device_sample/null/random", on_null<DeviceSampleArgs>, draw_in_order}};
 
@@ -71,6 +75,7 @@ constexpr std::array kDeviceSample = {Kernel<DeviceSampleArgs>{
 
 KernelTable<SlotStateArgs> slot_state_null_kernels() { return kSlotState; }
 KernelTable<RowGatherArgs> row_gather_null_kernels() { return kRowGather; }
+KernelTable<SpreadLogitsArgs> spread_logits_null_kernels() { return kSpreadLogits; }
 KernelTable<DeviceSampleArgs> device_sample_null_kernels() { return kDeviceSample; }
 
 }  // namespace headrace

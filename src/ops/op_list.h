@@ -5,6 +5,7 @@
 #include "ops/attention/attention.h"
 #include "ops/attention/full_attention.h"
 #include "ops/attention/latent_kv.h"
+#include "ops/attention/page_rows.h"
 #include "ops/attention/rope_attention.h"
 #include "ops/attention/rope_kv.h"
 #include "ops/linear/gated_linear.h"
@@ -31,6 +32,7 @@
 #include "ops/sampling/device_sample.h"
 #include "ops/sampling/sample.h"
 #include "ops/sampling/slot_state.h"
+#include "ops/sampling/spread_logits.h"
 #include "ops/states/causal_conv.h"
 #include "ops/states/delta_rule.h"
 #include "ops/states/rg_lru.h"
@@ -59,6 +61,7 @@
   OP(norm_gated_linear, NormGatedLinearArgs) \
   OP(norm_linear, NormLinearArgs)            \
   OP(norm_route, NormRouteArgs)              \
+  OP(page_rows, PageRowsArgs)                \
   OP(residual_add, ResidualAddArgs)          \
   OP(residual_linear, ResidualLinearArgs)    \
   OP(rms_norm, RmsNormArgs)                  \
@@ -72,6 +75,7 @@
   OP(sigmoid_gate, SigmoidGateArgs)          \
   OP(slot_state, SlotStateArgs)              \
   OP(soft_cap, SoftCapArgs)                  \
+  OP(spread_logits, SpreadLogitsArgs)        \
   OP(ssd_scan, SsdScanArgs)
 
 #define HR_OPS(OP)                       \

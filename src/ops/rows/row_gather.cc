@@ -5,7 +5,8 @@ namespace {
 
 void check_args(const RowGatherArgs& args) {
   CHECK(args.x.shape.rank() == 2 && args.x.dtype == args.out.dtype);
-  CHECK((args.out.shape == Shape{static_cast<int64_t>(args.rows.size()), args.x.columns()}));
+  const int64_t rows = args.rows.empty() ? args.x.rows() : static_cast<int64_t>(args.rows.size());
+  CHECK((args.out.shape == Shape{rows, args.x.columns()}));
 }
 
 }  // namespace
@@ -21,8 +22,8 @@ OpCost op_cost(const RowGatherArgs& args) {
 }
 
 void row_gather(OpContext& context, const RowGatherArgs& args) {
+  if (args.out.rows() == 0) return;
   check_args(args);
-  if (args.rows.empty()) return;
   run_op(context, row_gather_kernels(), args);
 }
 

@@ -1,4 +1,4 @@
-// out[i] = x[rows[i]]: the rows of a batch whose logits are wanted.
+// out[i] = x[rows[i]]: the rows of a batch whose logits are wanted, or a copy whose rows lie apart.
 #pragma once
 
 #include <cstdint>
@@ -10,7 +10,7 @@ namespace headrace {
 
 struct RowGatherArgs {
   ConstTensorView x;              // [T, D], any plain type
-  std::span<const int32_t> rows;  // [R] each in [0, T), in device memory
+  std::span<const int32_t> rows;  // [R] each in [0, T), in device memory; empty: all, in order
   TensorView out;                 // [R, D] of x's type; no overlap with x
 };
 

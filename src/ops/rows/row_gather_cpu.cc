@@ -8,10 +8,10 @@ namespace {
 
 void reference(OpContext&, const RowGatherArgs& args) {
   const auto bytes = static_cast<size_t>(*row_bytes(args.x.dtype, args.x.columns()));
-  for (size_t i = 0; i < args.rows.size(); ++i) {
-    const int32_t row = args.rows[i];
+  for (int64_t i = 0; i < args.out.rows(); ++i) {
+    const int64_t row = args.rows.empty() ? i : args.rows[static_cast<size_t>(i)];
     CHECK(row >= 0 && row < args.x.rows());
-    std::memcpy(args.out.row(static_cast<int64_t>(i)), args.x.row(row), bytes);
+    std::memcpy(args.out.row(i), args.x.row(row), bytes);
   }
 }
 

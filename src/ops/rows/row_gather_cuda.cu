@@ -1,4 +1,5 @@
 // out[i] = x[rows[i]] on CUDA: one block a row, 16 bytes a thread where rows are aligned, else 2.
+// Without rows, which are null then, out[i] = x[i].
 #include <array>
 
 #include "ops/cuda_launch.cuh"
@@ -16,7 +17,7 @@ __global__ void __launch_bounds__(kThreads)
               int64_t accesses) {
   gpu::let_next_kernel_start();
   gpu::wait_for_earlier_kernels();
-  const Access* from = x.row(rows[blockIdx.x]);
+  const Access* from = x.row(rows == nullptr ? static_cast<int64_t>(blockIdx.x) : rows[blockIdx.x]);
   Access* to = out.row(blockIdx.x);
   for (int64_t i = threadIdx.x; i < accesses; i += kThreads) to[i] = from[i];
 }
@@ -24,8 +25,9 @@ __global__ void __launch_bounds__(kThreads)
 template <class Access>
 void run(OpContext& context, const RowGatherArgs& args) {
   const int64_t bytes = *row_bytes(args.x.dtype, args.x.columns());
-  gpu::launch(context, copy_rows<Access>, static_cast<unsigned>(args.rows.size()), kThreads,
-              gpu::rows_of<Access>(args.x), args.rows.data(), gpu::rows_of<Access>(args.out),
+  const int32_t* const rows = args.rows.empty() ? nullptr : args.rows.data();
+  gpu::launch(context, copy_rows<Access>, static_cast<unsigned>(args.out.rows()), kThreads,
+              gpu::rows_of<Access>(args.x), rows, gpu::rows_of<Access>(args.out),
               bytes / static_cast<int64_t>(sizeof(Access)));
 }
 

@@ -256,6 +256,10 @@ TEST(RowOpsCuda, EmbeddingAndGather) {
       SCOPED_TRACE(label(kernel.name, dtype, rows, columns));
       kernel.run(context, args);
       expect_near(out.read(), expected, 0.0, 0.0);
+      const CudaMatrix from(cuda, dtype, rows, columns, gap, &expected);
+      CudaMatrix all(cuda, dtype, rows, columns, gap, nullptr);
+      kernel.run(context, {from.view(), {}, all.view()});
+      expect_near(all.read(), expected, 0.0, 0.0);
     }
   });
 }
@@ -337,6 +341,10 @@ TEST(RowGather, TheCpuCopiesRows) {
   OpContext context = cpu.context();
   row_gather(context, {host_view(x, 3, 2), rows, host_view(out, 2, 2)});
   EXPECT_EQ(out, (std::vector<float>{5, 6, 1, 2}));
+  std::vector<float> wide(9, 0.0f);
+  const TensorView apart(reinterpret_cast<std::byte*>(wide.data()), DType::kF32, Shape{3, 2}, 12);
+  row_gather(context, {host_view(x, 3, 2), {}, apart});
+  EXPECT_EQ(wide, (std::vector<float>{1, 2, 0, 3, 4, 0, 5, 6, 0}));
 }
 
 }  // namespace
