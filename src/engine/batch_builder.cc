@@ -20,17 +20,23 @@ BatchBuilder::BatchBuilder(const KvPlan& plan, LayerRange layers, bool keeps_row
   }
 }
 
-ForwardBatch BatchBuilder::build(const StepPlan& plan, const SlotTable& slots) {
+void BatchBuilder::place_too(LayerRange layers) {
+  for (int32_t layer = layers.first; layer < layers.last; ++layer) {
+    in_use_[static_cast<size_t>(plan_.layer_group[static_cast<size_t>(layer)])] = true;
+  }
+}
+
+ForwardBatch BatchBuilder::build(const StepPlan& plan, const SlotTable& slots,
+                                 Attending attending) {
   size_t rows = 0;
   for (const Work& work : plan.work) rows += static_cast<size_t>(work.count);
-  begin(rows, plan.work.size());
-  for (size_t i = 0; i < plan.work.size(); ++i) {
-    const Work& work = plan.work[i];
+  begin(rows);
+  for (const Work& work : plan.work) {
     const Slot& slot = slots[work.slot];
     const auto row_first = static_cast<int32_t>(tokens_.size());
     const Place place{.slot = work.slot, .first = work.first, .count = work.count};
     set_slots(place, slots);
-    set_sequences(place, i, slots);
+    add_sequences(place, attending, slots);
     add_tokens(work, slot);
     add_adapter_rows(slot, row_first, work.count);
     add_logit_rows(work, slot, row_first);
@@ -45,14 +51,14 @@ ForwardBatch BatchBuilder::build(const StepPlan& plan, const SlotTable& slots) {
 ForwardBatch BatchBuilder::build(std::span<const TokenRun> runs, const SlotTable& slots) {
   size_t rows = 0;
   for (const TokenRun& run : runs) rows += run.tokens.size();
-  begin(rows, runs.size());
-  for (size_t i = 0; i < runs.size(); ++i) {
-    const auto count = static_cast<int32_t>(runs[i].tokens.size());
-    const Place place{.slot = runs[i].slot, .first = runs[i].first, .count = count};
+  begin(rows);
+  for (const TokenRun& run : runs) {
+    const auto count = static_cast<int32_t>(run.tokens.size());
+    const Place place{.slot = run.slot, .first = run.first, .count = count};
     set_slots(place, slots);
-    set_sequences(place, i, slots);
+    add_sequences(place, Attending::kTogether, slots);
     for (int32_t k = 0; k < count; ++k) {
-      tokens_.push_back(runs[i].tokens[static_cast<size_t>(k)]);
+      tokens_.push_back(run.tokens[static_cast<size_t>(k)]);
       positions_.push_back(place.first + k);
     }
   }
@@ -65,7 +71,7 @@ ForwardBatch BatchBuilder::batch() const {
       .tokens = tokens_, .positions = positions_, .groups = groups_, .layer_group = layer_group_};
 }
 
-void BatchBuilder::begin(size_t rows, size_t sequences) {
+void BatchBuilder::begin(size_t rows) {
   tokens_.clear();
   positions_.clear();
   logit_rows_.clear();
@@ -73,7 +79,8 @@ void BatchBuilder::begin(size_t rows, size_t sequences) {
   slots_.resize(plan_.groups.size());
   sequences_.resize(plan_.kinds.size());
   for (auto& slots_of_group : slots_) slots_of_group.resize(rows);
-  for (auto& sequences_of_kind : sequences_) sequences_of_kind.resize(sequences);
+  for (auto& sequences_of_kind : sequences_) sequences_of_kind.clear();
+  sequence_slots_.clear();
 }
 
 void BatchBuilder::add_adapter_rows(const Slot& slot, int32_t row_first, int32_t count) {
@@ -161,13 +168,22 @@ void BatchBuilder::set_slots(const Place& place, const SlotTable& tables) {
   }
 }
 
-void BatchBuilder::set_sequences(const Place& place, size_t index, const SlotTable& tables) {
+void BatchBuilder::add_sequences(const Place& place, Attending attending, const SlotTable& tables) {
+  const auto row_first = static_cast<int32_t>(tokens_.size());
+  if (attending == Attending::kTogether) return add_sequence(place, row_first, tables);
+  for (int32_t i = 0; i < place.count; ++i) {
+    add_sequence({.slot = place.slot, .first = place.first + i, .count = 1}, row_first + i, tables);
+  }
+}
+
+void BatchBuilder::add_sequence(const Place& place, int32_t row_first, const SlotTable& tables) {
+  sequence_slots_.push_back(place.slot);
   for (size_t kind = 0; kind < sequences_.size(); ++kind) {
     const int32_t group = plan_.kinds[kind].group_first;
-    sequences_[kind][index] = {.row_first = static_cast<int32_t>(tokens_.size()),
-                               .row_count = place.count,
-                               .kv_length = place.first + place.count,
-                               .block_table = tables.block_table(place.slot, group).data()};
+    sequences_[kind].push_back({.row_first = row_first,
+                                .row_count = place.count,
+                                .kv_length = place.first + place.count,
+                                .block_table = tables.block_table(place.slot, group).data()});
   }
 }
 

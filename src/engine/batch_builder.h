@@ -41,11 +41,19 @@ class BatchBuilder {
   // last layer keeps only the rows that logits are made of, in steps where these are at most half
   // of all rows and each is the last of its sequence.
   BatchBuilder(const KvPlan& plan, LayerRange layers, bool keeps_rows);
+  // Batches say where tokens lie in the pages of these layers too, which others write.
+  void place_too(LayerRange layers);
 
+  // How rows of a sequence attend: together, or each as a sequence of its own that ends with it,
+  // which sees the same keys.
+  enum class Attending : uint8_t { kTogether, kAlone };
   // The batch, in memory of the host that is valid until the next build(). A token that a step in
   // flight samples is token_of_slot(). REQUIRES: slots.update(plan) was called
-  ForwardBatch build(const StepPlan& plan, const SlotTable& slots);
+  ForwardBatch build(const StepPlan& plan, const SlotTable& slots,
+                     Attending attending = Attending::kTogether);
   std::span<const LogitRow> logit_rows() const { return logit_rows_; }
+  // Of each sequence of the batch.
+  std::span<const SlotId> sequence_slots() const { return sequence_slots_; }
   // The batch of these tokens alone, whose pages the slots have; no rows of logits, and none that
   // are kept.
   ForwardBatch build(std::span<const TokenRun> runs, const SlotTable& slots);
@@ -57,9 +65,10 @@ class BatchBuilder {
     int32_t first = 0, count = 0;
   };
   void add_tokens(const Work& work, const Slot& slot);
-  void begin(size_t rows, size_t sequences);
+  void begin(size_t rows);
   void set_slots(const Place& place, const SlotTable& tables);
-  void set_sequences(const Place& place, size_t index, const SlotTable& tables);
+  void add_sequences(const Place& place, Attending attending, const SlotTable& tables);
+  void add_sequence(const Place& place, int32_t row_first, const SlotTable& tables);
   void fill_groups(int32_t group_stride);
   void add_adapter_rows(const Slot& slot, int32_t row_first, int32_t count);
   ForwardBatch batch() const;
@@ -74,6 +83,7 @@ class BatchBuilder {
   std::vector<int32_t> positions_;
   std::vector<std::vector<int64_t>> slots_;                // [groups][T]
   std::vector<std::vector<AttentionSequence>> sequences_;  // [kinds][S]
+  std::vector<SlotId> sequence_slots_;                     // [S]
   std::vector<ForwardBatch::Group> groups_;
   std::vector<LogitRow> logit_rows_;
   std::vector<AdapterRows> adapters_;              // of the rows that have some

@@ -7,10 +7,12 @@
 #include "base/clock.h"
 #include "base/log.h"
 #include "engine/batch_builder.h"
+#include "engine/device_draft_pass.h"
 #include "engine/device_sampler.h"
 #include "engine/device_slots.h"
 #include "engine/form_mask.h"
 #include "engine/idle_trials.h"
+#include "engine/model_drafter.h"
 #include "engine/padding_step.h"
 #include "engine/page_moves.h"
 #include "engine/rehearsed_sizes.h"
@@ -51,13 +53,6 @@ class DeviceRunner final : public Runner {
         results_(std::move(results)),
         device_slots_(std::move(device_slots)),
         masks_(std::move(masks)),
-        stages_({.model = model,
-                 .storage = storage_,
-                 .states = states_,
-                 .slots = device_slots_,
-                 .masks = masks_,
-                 .adapters = options_.adapter_slots.get()},
-                options_.taps),
         slots_(options_.max_num_seqs, static_cast<int32_t>(storage_.plan().groups.size()),
                shape_.slots.blocks_max),
         builder_(storage_.plan(), {0, model.spec().layer_count}, options_.keep_logit_rows),
@@ -67,14 +62,15 @@ class DeviceRunner final : public Runner {
                          .storage = storage_,
                          .states = states_,
                          .slots = device_slots_,
-                         .adapter_slots = shape_.adapter_slots}) {}
+                         .adapter_slots = shape_.adapter_slots,
+                         .last_layer = model.spec().layer_count - 1}) {}
   ~DeviceRunner() override {
     (void)stream_->synchronize();
     (void)page_moves_.synchronize();
   }
 
   // Everything that can fail or take long. Once, before all others.
-  Status start();
+  Status start(const Model& model);
 
   Ticket submit_forward(const StepPlan& plan) override;
   bool sample_needs_results(Ticket ticket) override;
@@ -101,9 +97,11 @@ class DeviceRunner final : public Runner {
     return {device_, *stream_, workspace_, seat_.lone_mesh(), options_.hooks};
   }
   Status create_recorder();
+  Result<std::shared_ptr<const DraftFeatures>> create_features(const Model& model);
+  Status create_drafter(const Model& model, std::shared_ptr<const DraftFeatures> features);
   Status make_room(Ticket ticket, size_t rows);
   Status build(const StepPlan& plan, StepSubmission& submission);
-  void upload(const StepPlan& plan, const StepInput& input);
+  void upload(const StepInput& input);
   void rehearse(const StepInput& input);
   void start_forward(StepSubmission& submission);
   void make_masks(StepInFlight& step);
@@ -128,7 +126,7 @@ class DeviceRunner final : public Runner {
   SampleResults results_;
   DeviceSlots device_slots_;
   TokenMasks masks_;
-  const StepStages stages_;
+  std::optional<const StepStages> stages_;
   SlotTable slots_;
   BatchBuilder builder_;
   DeviceSampler sampler_;
@@ -136,7 +134,6 @@ class DeviceRunner final : public Runner {
   StepWriter writer_;
   StepsInFlight steps_;
   RunnerTiming timing_;  // of the step that was waited for last
-  const SystemClock clock_;
   uint64_t last_ticket_ = 0;
   Status status_;  // the first error that could not be said when it happened
 
@@ -146,11 +143,12 @@ class DeviceRunner final : public Runner {
   PaddingTable padding_;                 // empty where no step is recorded
   std::optional<ScratchPoison> poison_;  // where it is asked for
   std::optional<IdleTrials> trials_;     // none where no step is recorded
+  std::unique_ptr<Drafter> drafter_;     // null: no draft
   // Last: its thread uses what stands above. nullptr: no step is recorded.
   std::unique_ptr<StepRecorder> recorder_;
 };
 
-Status DeviceRunner::start() {
+Status DeviceRunner::start(const Model& model) {
   HR_ASSIGN_OR_RETURN(Buffer scratch, device_.allocate(shape_.workspace_bytes));
   if (options_.poison_workspace) {
     HR_ASSIGN_OR_RETURN(poison_, ScratchPoison::create(device_, *stream_));
@@ -158,9 +156,22 @@ Status DeviceRunner::start() {
   }
   workspace_ = Workspace(std::move(scratch));
   steps_.create_events(*stream_);
-  if (shape_.graph_rows_max == 0) return ok_status();
-  HR_RETURN_IF_ERROR(create_recorder());
-  if (!options_.graphs_at_start) return ok_status();
+  HR_ASSIGN_OR_RETURN(std::shared_ptr<const DraftFeatures> features, create_features(model));
+  std::vector<LayerTap> taps = options_.taps;
+  if (features != nullptr) {
+    taps.insert(taps.end(), features->taps().begin(), features->taps().end());
+    builder_.place_too(features->layers());
+  }
+  stages_.emplace(StepStages::Sources{.model = model,
+                                      .storage = storage_,
+                                      .states = states_,
+                                      .slots = device_slots_,
+                                      .masks = masks_,
+                                      .adapters = options_.adapter_slots.get()},
+                  taps);
+  if (shape_.graph_rows_max > 0) HR_RETURN_IF_ERROR(create_recorder());
+  if (options_.has_draft()) HR_RETURN_IF_ERROR(create_drafter(model, std::move(features)));
+  if (shape_.graph_rows_max == 0 || !options_.graphs_at_start) return ok_status();
   while (idle_work()) {
   }
   HR_RETURN_IF_ERROR(status_);
@@ -181,7 +192,7 @@ Status DeviceRunner::create_recorder() {
   HR_ASSIGN_OR_RETURN(Buffer scratch, device_.allocate(shape_.graph_workspace_bytes));
   if (poison_.has_value()) poison_->cover(scratch);
   recorder_ = std::make_unique<StepRecorder>(
-      StepRecorder::Sources{device_, seat_.mesh(), options_.hooks, stages_, shape_.attention,
+      StepRecorder::Sources{device_, seat_.mesh(), options_.hooks, *stages_, shape_.attention,
                             arena_, results_, padding_, states_.has_states(), shape_.adapter_slots},
       Workspace(std::move(scratch)), shape_.graph_rows_max);
   trials_.emplace(device_, *stream_, recorder_->graphs(), padding_,
@@ -193,6 +204,37 @@ Status DeviceRunner::create_recorder() {
   return ok_status();
 }
 
+// What a draft head reads; null: there is none.
+Result<std::shared_ptr<const DraftFeatures>> DeviceRunner::create_features(const Model& model) {
+  if (!options_.draft_head) return std::shared_ptr<const DraftFeatures>();
+  HR_ASSIGN_OR_RETURN(DraftFeatures made,
+                      DraftFeatures::create(device_, {model, options_.draft, *options_.draft_head},
+                                            storage_, feature_layers(model, storage_, options_),
+                                            options_.max_num_batched_tokens));
+  return std::make_shared<const DraftFeatures>(std::move(made));
+}
+
+Status DeviceRunner::create_drafter(const Model& model,
+                                    std::shared_ptr<const DraftFeatures> features) {
+  HR_ASSIGN_OR_RETURN(
+      std::unique_ptr<DraftPass> pass,
+      DeviceDraftPass::create({.device = device_,
+                               .stream = *stream_,
+                               .mesh = seat_.mesh(),
+                               .model = model,
+                               .storage = storage_,
+                               .slots = device_slots_,
+                               .masks = masks_,
+                               .padding = recorder_ == nullptr ? nullptr : &padding_,
+                               .features = features.get(),
+                               .options = options_}));
+  const int32_t first = model.spec().layer_count;
+  drafter_ = std::make_unique<ModelDrafter>(
+      storage_, LayerRange{first, first + options_.draft->spec().layer_count}, options_,
+      std::move(features), std::move(pass));
+  return ok_status();
+}
+
 // Each call may be the first of its thread, which begins on the first GPU.
 Ticket DeviceRunner::submit_forward(const StepPlan& plan) {
   device_.make_current();
@@ -200,20 +242,21 @@ Ticket DeviceRunner::submit_forward(const StepPlan& plan) {
   const Ticket ticket(++last_ticket_);
   StepInFlight& step = steps_[ticket];
   CHECK_MSG(!step.submitted, "more steps in flight than the runner holds");
-  const double before_build = clock_.now_seconds();
+  const double before_build = SystemClock().now_seconds();
   StepSubmission& submission = submission_.emplace();
   submission.ticket = ticket;
   page_moves_.start(plan, *stream_);
   if (status_.ok()) note(build(plan, submission));
   if (!status_.ok()) return ticket;
-  const double before_upload = clock_.now_seconds();
+  const double before_upload = SystemClock().now_seconds();
   if (poison_.has_value()) poison_->start(*stream_);
-  upload(plan, submission.input);
+  upload(submission.input);
   if (!plan.work.empty()) rehearse(submission.input);
   stream_->record(*steps_.marks(ticket).begin);
   step.timing = {.build_seconds = before_upload - before_build,
-                 .upload_seconds = clock_.now_seconds() - before_upload};
+                 .upload_seconds = SystemClock().now_seconds() - before_upload};
   if (!plan.work.empty()) start_forward(submission);
+  if (drafter_ != nullptr) drafter_->keep_features(places_of(submission.input));
   states_.fork(plan, *stream_);
   return ticket;
 }
@@ -224,18 +267,25 @@ Status DeviceRunner::build(const StepPlan& plan, StepSubmission& submission) {
   slots_.update(*mapped);
   device_slots_.collect(*mapped);
   states_.begin_step(plan, *stream_);
-  const ForwardBatch batch = builder_.build(plan, slots_);
+  storage_.copy_pages(*stream_, plan.copies);
+  // It waits for its tokens, and so for the steps before.
+  const StepPlan& proposed = drafter_ == nullptr ? plan : drafter_->propose(plan, slots_);
+  const int32_t padded_rows =
+      recorder_ == nullptr ? 0
+                           : recorder_->padded_rows(proposed, storage_.plan().bytes_per_token());
+  const ForwardBatch batch = builder_.build(
+      proposed, slots_,
+      padded_rows > 0 ? BatchBuilder::Attending::kAlone : BatchBuilder::Attending::kTogether);
   StepInFlight& step = steps_[submission.ticket];
   step.logit_rows.assign(builder_.logit_rows().begin(), builder_.logit_rows().end());
   sampler_.build(step.logit_rows, slots_, step.sample_rows);
   hold_adapters(plan, step);
-  submission.size = {.rows = recorder_ == nullptr ? 0 : recorder_->padded_rows(plan),
-                     .adapters = batch.adapters.any()};
+  submission.size = {.rows = padded_rows, .adapters = batch.adapters.any()};
   const auto padded = static_cast<size_t>(submission.size.rows);
   const size_t rows = std::max(step.logit_rows.size(), padded);
   HR_RETURN_IF_ERROR(make_room(submission.ticket, rows));
   submission.input = writer_.write(
-      plan, batch,
+      batch, builder_.sequence_slots(),
       {.rows = step.logit_rows, .sample_rows = step.sample_rows, .biases = sampler_.biases()},
       padded);
   submission.input.results = results_.rows();
@@ -252,8 +302,7 @@ void DeviceRunner::hold_adapters(const StepPlan& plan, StepInFlight& step) {
   }
 }
 
-void DeviceRunner::upload(const StepPlan& plan, const StepInput& input) {
-  storage_.copy_pages(*stream_, plan.copies);
+void DeviceRunner::upload(const StepInput& input) {
   device_slots_.clear_counts(*stream_);
   arena_.upload(*stream_);
   OpContext op = context();
@@ -278,11 +327,11 @@ void DeviceRunner::rehearse(const StepInput& input) {
   OpContext op = lone_context();
   {
     const Workspace::Mark mark(workspace_);
-    const TensorView hidden = stages_.take_hidden(workspace_, input.tokens.size());
+    const TensorView hidden = stages_->take_hidden(workspace_, input.tokens.size());
     StepInput without_states = input;
     without_states.states = {};
-    stages_.forward(op, without_states, hidden, /*taps=*/{});
-    stages_.rehearse_sample(op, input, hidden);
+    stages_->forward(op, without_states, hidden, /*taps=*/{});
+    stages_->rehearse_sample(op, input, hidden);
   }
   note(stream_->synchronize());
   seat_.meet();
@@ -295,8 +344,8 @@ void DeviceRunner::start_forward(StepSubmission& submission) {
   if (submission.recording != nullptr) return stream_->launch(*submission.recording->forward);
   OpContext op = context();
   submission.scratch.emplace(workspace_);
-  submission.hidden = stages_.take_hidden(workspace_, submission.input.tokens.size());
-  stages_.forward(op, submission.input, submission.hidden, stages_.taps());
+  submission.hidden = stages_->take_hidden(workspace_, submission.input.tokens.size());
+  stages_->forward(op, submission.input, submission.hidden, stages_->taps());
 }
 
 // Logit biases, marks and log-probabilities are as many as requests ask for; all else was planned.
@@ -374,7 +423,7 @@ void DeviceRunner::submit_sample(Ticket ticket) {
 void DeviceRunner::start_sample(const StepSubmission& submission) {
   if (submission.recording != nullptr) return stream_->launch(*submission.recording->sample);
   OpContext op = context();
-  stages_.sample(op, submission.input, submission.hidden);
+  stages_->sample(op, submission.input, submission.hidden);
 }
 
 // The first error stays, and nobody waits for this rank on the host any more.
@@ -416,9 +465,9 @@ Result<double> DeviceRunner::run_padding(const PaddingStep& step) {
   OpContext op = step.lone ? lone_context() : context();
   if (step.lone) rehearsed_.adds(input);
   const Workspace::Mark mark(workspace_);
-  const TensorView hidden = stages_.take_hidden(workspace_, input.tokens.size());
-  stages_.forward(op, input, hidden, /*taps=*/{});
-  stages_.sample(op, input, hidden);
+  const TensorView hidden = stages_->take_hidden(workspace_, input.tokens.size());
+  stages_->forward(op, input, hidden, /*taps=*/{});
+  stages_->sample(op, input, hidden);
   stream_->record(*marks.end);
   const Status status = stream_->synchronize();
   const double seconds = seat_.largest(status.ok() ? marks.end->seconds_since(*marks.begin) : 0);
@@ -437,16 +486,17 @@ Result<StepResult> DeviceRunner::wait(Ticket ticket) {
   HR_RETURN_IF_ERROR(stream_->status());
   HR_RETURN_IF_ERROR(page_moves_.status());
   HR_RETURN_IF_ERROR(seat_.status());
-  const double done = clock_.now_seconds();
+  const double done = SystemClock().now_seconds();
   const std::span<const DeviceSampleResult> sampled =
       results_.host_rows(StepsInFlight::place_of(ticket));
   StepResult result =
       DeviceSampler::collect(step.logit_rows, step.sample_rows, sampled,
                              results_.host_tops(StepsInFlight::place_of(ticket)), step.dead_ends);
   cut_rejected(step.logit_rows, acceptance_, result);
+  if (drafter_ != nullptr) drafter_->settle(slots_, result);
   append_accepted(step.logit_rows, result, slots_);
   note_ended_forms(step.logit_rows, options_.end_ids, slots_, result);
-  const double collect_seconds = clock_.now_seconds() - done;
+  const double collect_seconds = SystemClock().now_seconds() - done;
   timing_ = steps_.timing(ticket);
   timing_.collect_seconds = collect_seconds;
   return result;
@@ -456,14 +506,17 @@ Result<StepResult> DeviceRunner::wait(Ticket ticket) {
 
 int64_t device_runner_bytes(const Device& device, const Model& model, const KvPlan& plan,
                             const ModelRunnerOptions& options) {
-  return RunnerShape::plan(device, model, plan, options).device_bytes();
+  const int64_t drafts =
+      options.has_draft() ? DeviceDraftPass::bytes(device, model, plan, options) : 0;
+  return RunnerShape::plan(device, model, plan, options).device_bytes() + drafts;
 }
 
 int64_t device_recording_bytes(const Model& model, const ModelRunnerOptions& options) {
   const auto sizes =
       static_cast<int64_t>(StepGraphs::sizes_up_to(recorded_rows_max(options)).size());
   const int64_t of_each = options.adapter_slots == nullptr ? 1 : 2;  // with and without adapters
-  return of_each * sizes * model.spec().layer_count * kRecordedLayerBytes;
+  const int64_t of_draft = options.draft == nullptr ? 0 : options.draft->spec().layer_count;
+  return (of_each * model.spec().layer_count + of_draft) * sizes * kRecordedLayerBytes;
 }
 
 Result<std::unique_ptr<Runner>> create_device_runner(Device& device, const Model& model,
@@ -483,7 +536,7 @@ Result<std::unique_ptr<Runner>> create_device_runner(Device& device, const Model
   auto runner = std::make_unique<DeviceRunner>(
       device, model, std::move(storage), std::move(states), std::move(options), std::move(shape),
       std::move(arena), std::move(results), std::move(device_slots), std::move(masks), link);
-  HR_RETURN_IF_ERROR(runner->start());
+  HR_RETURN_IF_ERROR(runner->start(model));
   return std::unique_ptr<Runner>(std::move(runner));
 }
 

@@ -1,9 +1,11 @@
-// Drafter: what proposes the tokens of a step's work (Work::drafted), on a CPU: a model
-// (model_drafter.h) or heads on the model (medusa_drafter.h). It samples with the parameters and
-// the random number of each place, all sequences of a step together.
+// Drafter: what proposes the tokens of a step's work (Work::drafted): a model or a head of layers
+// (model_drafter.h), or heads on the model (medusa_drafter.h). It samples with the parameters and
+// the random number of each place, all sequences of a step together. Steps that are in flight
+// together are settled in their order.
 #pragma once
 
 #include <cstdint>
+#include <deque>
 #include <memory>
 #include <optional>
 #include <span>
@@ -12,20 +14,19 @@
 #include "base/status.h"
 #include "engine/batch_builder.h"
 #include "engine/draft_features.h"
+#include "engine/draft_pass.h"
 #include "engine/kv_storage.h"
-#include "engine/model_pass.h"
 #include "engine/model_runner.h"
-#include "engine/sampler.h"
 #include "engine/slot_table.h"
 
 namespace headrace {
 
 class Drafter {
  public:
-  // Of memory beside the draft's weights.
+  // On a CPU, of memory beside the draft's weights.
   static int64_t bytes(Device& device, const Model& model, const ModelRunnerOptions& options);
-  // All outlive it; `model` is the one that it proposes for. REQUIRES: options.has_draft(); the
-  // storage's plan is one of kept_spec()
+  // On a CPU. All outlive it; `model` is the one that it proposes for. REQUIRES:
+  // options.has_draft(); the storage's plan is one of kept_spec()
   static Result<std::unique_ptr<Drafter>> create(Device& device, const Model& model,
                                                  const KvStorage& storage,
                                                  const ModelRunnerOptions& options);
@@ -33,15 +34,17 @@ class Drafter {
 
   // The plan's work, whose drafted tokens are proposed ones, as many as there are; valid until the
   // next call. REQUIRES: slots.update(plan) was called, and the plan's pages are copied
-  const StepPlan& propose(const StepPlan& plan, const SlotTable& slots, Sampler& sampler);
-  // Where the model's pass over that work leaves rows for it, and then, that it has.
-  LayerTaps taps() const { return features_ ? features_->taps() : LayerTaps(); }
-  void keep_features(const StepPlan& plan, const SlotTable& slots) {
-    if (!features_) return;
+  const StepPlan& propose(const StepPlan& plan, const SlotTable& slots);
+  // Null: it reads no hidden rows of the model.
+  virtual const DraftFeatures* features() const = 0;
+  // The model's pass over that work has left rows at the taps, of tokens that lie there.
+  void keep_features(const TokenPlaces& places) {
+    if (features() == nullptr) return;
     OpContext op = context();
-    features_->keep(op, plan, slots);
+    features()->keep(op, places);
   }
-  // The step's result says what was accepted: it is told what was proposed.
+  // The result of the first step that is not settled says what was accepted: it is told what was
+  // proposed.
   void settle(const SlotTable& slots, StepResult& result);
 
  protected:
@@ -57,39 +60,40 @@ class Drafter {
     double chance = 1;  // that all its tokens are right
     bool going = false;
   };
-  Drafter(Device& device, const Model& model, const ModelRunnerOptions& options);
-  Status create_features(const Model* head, const KvStorage& storage, int32_t layer_first);
+  explicit Drafter(const ModelRunnerOptions& options) : options_(options) {}
 
-  // Of all works that are to be drafted, none of which is `going`: makes their tokens.
-  virtual void draft(const SlotTable& slots, Sampler& sampler) = 0;
-  virtual void begin_step(const StepPlan& /*plan*/) {}
-  // The first `right` tokens of the draft were.
-  virtual void settled(const SlotTable& /*slots*/, const Draft& /*draft*/, int32_t /*right*/) {}
-  // The rows' logits, to the end of a Mark of the context's workspace.
-  virtual TensorView logits(std::span<const LogitRow> rows) = 0;
   virtual OpContext context() = 0;
 
-  // Samples each draft's next token.
-  void sample(std::span<Draft*> drafts, std::span<const LogitRow> rows, const SlotTable& slots,
-              Sampler& sampler);
+  // Of all works that are to be drafted, none of which is `going`: makes their tokens.
+  virtual void draft(std::span<Draft> drafts, const SlotTable& slots) = 0;
+  virtual void begin_step(const StepPlan& /*plan*/) {}
+  // What draft() took, on the device's clock; none on a CPU.
+  virtual std::optional<double> device_seconds() { return {}; }
+  // The first `right` tokens of the draft were.
+  virtual void settled(const SlotTable& /*slots*/, const Draft& /*draft*/, int32_t /*right*/) {}
 
-  Device& device_;
-  const Model& model_;
+  // The draft gets the token that was chosen for it.
+  void add(Draft& draft, const SampleResult& chosen, const SlotTable& slots) const;
+
   const ModelRunnerOptions options_;
-  std::optional<DraftFeatures> features_;  // of heads
-  std::vector<Draft> drafts_;              // of a step
-  StepResult::Drafting drafting_;
+  StepResult::Drafting drafting_;  // of the step that is being drafted
 
  private:
-  void add(Draft& draft, const SampleResult& sampled, const SamplingParams& sampling) const;
-  TensorView over_all_ids(const TensorView& logits);
+  struct DraftedStep {
+    std::vector<Draft> drafts;
+    StepResult::Drafting drafting;
+  };
   void count(int32_t proposed, int32_t right);
 
   StepPlan drafted_;
-  Buffer all_logits_;   // [kLogitRowsMax, V], where a head has ids of its own
-  Workspace choosing_;  // with which these are sampled
+  std::deque<DraftedStep> unsettled_;
   int64_t tried_ = 0, right_ = 0;
   bool told_ = false;  // that it is mostly wrong
 };
+
+// The layers of the storage that keep what a head reads of the model's rows: those behind the
+// model's and the head's own.
+LayerRange feature_layers(const Model& model, const KvStorage& storage,
+                          const ModelRunnerOptions& options);
 
 }  // namespace headrace

@@ -41,14 +41,23 @@ int64_t medusa_workspace_bytes(Device& device, const MedusaHeads& heads) {
 
 }  // namespace
 
-int64_t MedusaDrafter::pass_bytes(Device& device, const ModelRunnerOptions& options) {
+int64_t MedusaDrafter::bytes(Device& device, const Model& model,
+                             const ModelRunnerOptions& options) {
   return *tensor_bytes(DType::kF32, medusa_rows_shape(options)) +
-         medusa_workspace_bytes(device, *options.draft_head->medusa);
+         medusa_workspace_bytes(device, *options.draft_head->medusa) +
+         DraftChooser::bytes(
+             device, chooser_source(options.end_ids, model.spec().vocab_size, options.draft_head));
 }
 
-Result<std::unique_ptr<Drafter>> MedusaDrafter::create(Device& device, const Model& model,
-                                                       const ModelRunnerOptions& options) {
-  std::unique_ptr<MedusaDrafter> drafter(new MedusaDrafter(device, model, options));
+Result<std::unique_ptr<Drafter>> MedusaDrafter::create(
+    Device& device, const Model& model, const KvStorage& storage, const ModelRunnerOptions& options,
+    std::shared_ptr<const DraftFeatures> features) {
+  HR_ASSIGN_OR_RETURN(
+      DraftChooser chooser,
+      DraftChooser::create(
+          device, chooser_source(options.end_ids, model.spec().vocab_size, options.draft_head)));
+  std::unique_ptr<MedusaDrafter> drafter(
+      new MedusaDrafter(device, storage, options, std::move(features), std::move(chooser)));
   HR_ASSIGN_OR_RETURN(Buffer workspace,
                       device.allocate(medusa_workspace_bytes(device, drafter->heads())));
   drafter->workspace_ = Workspace(std::move(workspace));
@@ -58,30 +67,64 @@ Result<std::unique_ptr<Drafter>> MedusaDrafter::create(Device& device, const Mod
   return std::unique_ptr<Drafter>(std::move(drafter));
 }
 
-void MedusaDrafter::draft(const SlotTable& slots, Sampler& sampler) {
-  for (size_t i = 0; i < drafts_.size(); ++i) {
-    Draft& draft = drafts_[i];
-    draft.going = draft.known > 1;
-    if (!draft.going) continue;
-    const TensorView row = row_.row_range(static_cast<int64_t>(i), 1);
-    features_->read(slots, draft.slot, draft.known - 2, row);
-  }
+MedusaDrafter::MedusaDrafter(Device& device, const KvStorage& storage,
+                             const ModelRunnerOptions& options,
+                             std::shared_ptr<const DraftFeatures> features, DraftChooser chooser)
+    : Drafter(options),
+      device_(device),
+      features_(std::move(features)),
+      stream_(device.create_stream()),
+      chooser_(std::move(chooser)),
+      builder_(storage.plan(), features_->layers(), /*keeps_rows=*/false) {}
+
+void MedusaDrafter::draft(std::span<Draft> drafts, const SlotTable& slots) {
+  load_rows(drafts, slots);
   for (head_ = 0; head_ < heads().spec().heads; ++head_) {
     std::vector<LogitRow> rows;
     std::vector<Draft*> going;
-    for (size_t i = 0; i < drafts_.size(); ++i) {
-      if (!drafts_[i].going) continue;
-      going.push_back(&drafts_[i]);
-      rows.push_back({.hidden_row = static_cast<int32_t>(i),
-                      .sequence = drafts_[i].sequence,
-                      .slot = drafts_[i].slot,
+    int32_t row = 0;
+    for (Draft& draft : drafts) {
+      if (draft.known <= 1) continue;
+      const int32_t of_draft = row++;
+      if (!draft.going) continue;
+      going.push_back(&draft);
+      rows.push_back({.hidden_row = of_draft,
+                      .sequence = draft.sequence,
+                      .slot = draft.slot,
                       .samples = true,
                       .ahead = head_});
     }
     if (rows.empty()) return;
-    sample(going, rows, slots, sampler);
+    choose(going, rows, slots);
     ++drafting_.passes;
     drafting_.rows += static_cast<int32_t>(rows.size());
+  }
+}
+
+// Of the last token but one, where there is one.
+void MedusaDrafter::load_rows(std::span<Draft> drafts, const SlotTable& slots) {
+  std::vector<TokenRun> runs;
+  for (Draft& draft : drafts) {
+    draft.going = draft.known > 1;
+    if (!draft.going) continue;
+    const auto place = static_cast<size_t>(draft.known - 2);
+    runs.push_back({.slot = draft.slot,
+                    .first = draft.known - 2,
+                    .tokens = TokenSpan(slots[draft.slot].tokens).subspan(place, 1)});
+  }
+  if (runs.empty()) return;
+  OpContext op = context();
+  features_->load(op, places_of(builder_.build(runs, slots)), row_.row_range(0, std::ssize(runs)));
+}
+
+void MedusaDrafter::choose(std::span<Draft*> drafts, std::span<const LogitRow> rows,
+                           const SlotTable& slots) {
+  for (size_t first = 0; first < rows.size(); first += kLogitRowsMax) {
+    const auto part = rows.subspan(first, std::min<size_t>(kLogitRowsMax, rows.size() - first));
+    OpContext op = context();
+    const Workspace::Mark mark(op.workspace);
+    const auto chosen = chooser_.choose(op, part, logits(part), slots);
+    for (size_t i = 0; i < part.size(); ++i) add(*drafts[first + i], chosen[i], slots);
   }
 }
 

@@ -6,27 +6,39 @@
 #include <memory>
 #include <span>
 
+#include "engine/draft_chooser.h"
 #include "engine/drafter.h"
 
 namespace headrace {
 
+// On a CPU.
 class MedusaDrafter final : public Drafter {
  public:
-  static int64_t pass_bytes(Device& device, const ModelRunnerOptions& options);
+  static int64_t bytes(Device& device, const Model& model, const ModelRunnerOptions& options);
   // REQUIRES: options.draft_head->medusa. Else as of Drafter
   static Result<std::unique_ptr<Drafter>> create(Device& device, const Model& model,
-                                                 const ModelRunnerOptions& options);
+                                                 const KvStorage& storage,
+                                                 const ModelRunnerOptions& options,
+                                                 std::shared_ptr<const DraftFeatures> features);
+
+  const DraftFeatures* features() const override { return features_.get(); }
 
  private:
-  MedusaDrafter(Device& device, const Model& model, const ModelRunnerOptions& options)
-      : Drafter(device, model, options), stream_(device.create_stream()) {}
+  MedusaDrafter(Device& device, const KvStorage& storage, const ModelRunnerOptions& options,
+                std::shared_ptr<const DraftFeatures> features, DraftChooser chooser);
 
-  void draft(const SlotTable& slots, Sampler& sampler) override;
-  TensorView logits(std::span<const LogitRow> rows) override;
+  void draft(std::span<Draft> drafts, const SlotTable& slots) override;
+  void load_rows(std::span<Draft> drafts, const SlotTable& slots);
+  void choose(std::span<Draft*> drafts, std::span<const LogitRow> rows, const SlotTable& slots);
+  TensorView logits(std::span<const LogitRow> rows);
   OpContext context() override { return {device_, *stream_, workspace_, mesh_, options_.hooks}; }
   const MedusaHeads& heads() const { return *options_.draft_head->medusa; }
 
+  Device& device_;
+  const std::shared_ptr<const DraftFeatures> features_;
   const std::unique_ptr<Stream> stream_;
+  DraftChooser chooser_;
+  BatchBuilder builder_;  // which says where rows lie in pages
   SingleRank no_others_;
   Mesh mesh_{&no_others_, &no_others_, &no_others_};
   Workspace workspace_;

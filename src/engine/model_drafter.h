@@ -14,6 +14,7 @@
 
 #include <memory>
 #include <span>
+#include <utility>
 #include <vector>
 
 #include "engine/draft_pages.h"
@@ -21,41 +22,36 @@
 
 namespace headrace {
 
+// Rows of a draft's pass.
+int32_t draft_rows_max(const ModelRunnerOptions& options);
+
 class ModelDrafter final : public Drafter {
  public:
-  static int64_t pass_bytes(Device& device, const ModelRunnerOptions& options);
-  // REQUIRES: options.draft. Else as of Drafter
-  static Result<std::unique_ptr<Drafter>> create(Device& device, const Model& model,
-                                                 const KvStorage& storage,
-                                                 const ModelRunnerOptions& options);
+  // `layers` of the storage, which outlives it, are the draft's; `features`: of a head, else null.
+  ModelDrafter(const KvStorage& storage, LayerRange layers, const ModelRunnerOptions& options,
+               std::shared_ptr<const DraftFeatures> features, std::unique_ptr<DraftPass> pass);
+
+  const DraftFeatures* features() const override { return features_.get(); }
 
  private:
-  ModelDrafter(Device& device, const Model& model, const KvStorage& storage, LayerRange layers,
-               std::unique_ptr<ModelPass> pass, const ModelRunnerOptions& options);
-
-  void begin_step(const StepPlan& plan) override { pages_.take(plan); }
-  void draft(const SlotTable& slots, Sampler& sampler) override;
-  void settled(const SlotTable& slots, const Draft& draft, int32_t right) override;
-  TensorView logits(std::span<const LogitRow> rows) override { return pass_->logits(rows); }
   OpContext context() override { return pass_->context(); }
+  void begin_step(const StepPlan& plan) override { pages_.take(plan); }
+  void draft(std::span<Draft> drafts, const SlotTable& slots) override;
+  void settled(const SlotTable& slots, const Draft& draft, int32_t right) override;
+  std::optional<double> device_seconds() override { return pass_->device_seconds(); }
 
   bool is_head() const { return options_.draft_head.has_value(); }
   // How many of its rows there may be of a sequence's known tokens.
   int32_t rows_of(const Draft& draft) const { return draft.known - (is_head() ? 1 : 0); }
-  void catch_up(const SlotTable& slots);
+  void catch_up(std::span<Draft> drafts, const SlotTable& slots);
   void add_known(Draft& draft, const SlotTable& slots, int32_t& rows_left);
-  void extend(const SlotTable& slots, Sampler& sampler);
-  void forward(const SlotTable& slots);
+  void run(const SlotTable& slots);
 
-  const std::span<const KvLayerView> kv_;  // of its layers
-  const int32_t rows_max_;
-  BatchBuilder builder_;
-  std::unique_ptr<ModelPass> pass_;
+  const std::shared_ptr<const DraftFeatures> features_;
+  const std::unique_ptr<DraftPass> pass_;
   DraftPages pages_;
-  std::vector<TokenRun> runs_;  // of a pass, in the order of `in_pass_`
+  std::vector<DraftRun> runs_;  // of a pass, in the order of `in_pass_`
   std::vector<Draft*> in_pass_;
-  Buffer feature_rows_;  // [rows_max, D] of a head, in the order of the pass
-  TensorView feature_;
 };
 
 }  // namespace headrace

@@ -54,8 +54,10 @@ class ModelRunner final : public Runner {
         sampler_(options_.end_ids),
         threads_(static_cast<int>(ranks_.size())) {
     taps_ = options_.taps;
-    if (drafter_ == nullptr) return;
-    taps_.insert(taps_.end(), drafter_->taps().begin(), drafter_->taps().end());
+    const DraftFeatures* const read = features();
+    if (read == nullptr) return;
+    taps_.insert(taps_.end(), read->taps().begin(), read->taps().end());
+    builder_.place_too(read->layers());
   }
 
   Ticket submit_forward(const StepPlan& plan) override;
@@ -76,6 +78,9 @@ class ModelRunner final : public Runner {
 
  private:
   RankCompute& leader() const { return *ranks_.front(); }
+  const DraftFeatures* features() const {
+    return drafter_ == nullptr ? nullptr : drafter_->features();
+  }
   // Of all ranks, each on its thread.
   template <class Work>
   void on_ranks(const Work& work) {
@@ -147,7 +152,7 @@ Ticket ModelRunner::submit_forward(const StepPlan& plan) {
     return Ticket(++last_ticket_);
   }
   slots_.update(**mapped);
-  const StepPlan& proposed = drafter_ == nullptr ? plan : drafter_->propose(plan, slots_, sampler_);
+  const StepPlan& proposed = drafter_ == nullptr ? plan : drafter_->propose(plan, slots_);
   const ForwardBatch batch = builder_.build(proposed, slots_);
   if (plan.work.empty()) return Ticket(++last_ticket_);
   stepped_ = true;
@@ -155,7 +160,7 @@ Ticket ModelRunner::submit_forward(const StepPlan& plan) {
     if (rank != 0) flush_denormals_on_this_thread();
     compute.forward(plan, batch, rank == 0 ? LayerTaps(taps_) : LayerTaps());
   });
-  if (drafter_ != nullptr) drafter_->keep_features(proposed, slots_);
+  if (drafter_ != nullptr) drafter_->keep_features(places_of(batch));
   return Ticket(++last_ticket_);
 }
 

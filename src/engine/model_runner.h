@@ -54,10 +54,11 @@ struct ModelRunnerOptions {
   bool poison_kv = false;
   std::vector<LayerTap> taps;        // of each step; of ranks, the first one's
   double synthetic_acceptance = -1;  // as in ProposalOptions
-  // CPU, one rank, paged memory, no tiers; or null: proposes tokens (Work::drafted). It lies on the
+  // One rank, paged memory, no tiers; or null: proposes tokens (Work::drafted). It lies on the
   // model's device and outlives the runner; the plan is one of kept_spec().
   const Model* draft = nullptr;
-  // Where it is a head that reads this model's hidden rows (`draft`, of layers, or Medusa's).
+  // Where it is a head that reads this model's hidden rows (`draft`, of layers, or, on a CPU,
+  // Medusa's).
   std::optional<DraftHead> draft_head = {};
   std::string draft_name = {};  // for messages
   bool has_draft() const { return draft != nullptr || draft_head.has_value(); }

@@ -34,6 +34,7 @@ struct Case {
   int32_t sliding_layers = 1;  // beside one that attends to everything
   bool proposals = false;
   int32_t ranks = 1;
+  bool drafts = false;  // a draft model proposes
 };
 
 ModelSpec spec_of(const Case& c) {
@@ -47,6 +48,18 @@ ModelSpec spec_of(const Case& c) {
   spec.kv.resize(static_cast<size_t>(spec.layer_count),
                  {.kv_heads = 2, .k_dim = 64, .v_dim = 64, .window = c.window});
   return spec;
+}
+
+// It proposes nothing behind the last ids, which it does not know, and has logits of few.
+ModelSpec draft_spec() {
+  return {.architecture = "null",
+          .vocab_size = kVocabulary - 200,
+          .hidden_size = 32,
+          .layer_count = 2,
+          .query_heads = 2,
+          .context_length = 1024,
+          .kv = {2, {.kv_heads = 1, .k_dim = 64, .v_dim = 64}},
+          .output_rows = 1000};
 }
 
 // The token of a place, whoever asks.
@@ -137,8 +150,18 @@ class NullEngine {
       models_.push_back(std::make_unique<TableProbe>(spec_of(c)));
       ranks.push_back({devices_.back().get(), models_.back().get()});
     }
-    KvPlan kv = plan_kv(model().spec(), {KvFormat::kBF16}, 16);
-    EXPECT_EQ(kv.groups.size(), c.window > 0 ? 1u + static_cast<size_t>(c.sliding_layers) : 1u);
+    ModelRunnerOptions options{.max_num_seqs = 12,
+                               .max_num_batched_tokens = 48,
+                               .max_model_len = 256,
+                               .kv_memory = c.memory,
+                               .end_ids = {kEndId},
+                               .graphs = c.graphs,
+                               .graphs_at_start = c.graphs,
+                               .draft = c.drafts ? &draft_ : nullptr};
+    KvPlan kv = plan_kv(kept_spec(model().spec(), options), {KvFormat::kBF16}, 16);
+    if (!c.drafts) {
+      EXPECT_EQ(kv.groups.size(), c.window > 0 ? 1u + static_cast<size_t>(c.sliding_layers) : 1u);
+    }
     const auto blocks = static_cast<int32_t>(40 * kv.groups.size());
     const SchedulerOptions scheduler{.max_num_seqs = 12,
                                      .max_num_batched_tokens = 48,
@@ -148,15 +171,8 @@ class NullEngine {
                                      .block_count = blocks,
                                      .end_ids = {kEndId},
                                      .proposals = proposals_of(c)};
-    auto runner = create_model_runner(ranks, std::move(kv),
-                                      {.max_num_seqs = 12,
-                                       .max_num_batched_tokens = 48,
-                                       .max_model_len = 256,
-                                       .block_count = blocks,
-                                       .kv_memory = c.memory,
-                                       .end_ids = {kEndId},
-                                       .graphs = c.graphs,
-                                       .graphs_at_start = c.graphs});
+    options.block_count = blocks;
+    auto runner = create_model_runner(ranks, std::move(kv), options);
     EXPECT_TRUE(runner.ok()) << runner.status().message();
     engine_ = Engine::create({.scheduler = scheduler, .vocab_size = kVocabulary},
                              std::move(runner).value())
@@ -164,15 +180,20 @@ class NullEngine {
   }
   Engine& engine() { return *engine_; }
   const TableProbe& model() const { return *models_.front(); }
+  const TableProbe& draft() const { return draft_; }
 
  private:
   static ProposalOptions proposals_of(const Case& c) {
+    if (c.drafts) {
+      return {.method = ProposalMethod::kDraftModel, .tokens_max = 4, .whatever_they_cost = true};
+    }
     if (!c.proposals) return {};
     return {.tokens_max = 4, .source = std::make_shared<PlaceSource>()};
   }
 
   std::vector<std::unique_ptr<Device>> devices_;     // [ranks]
   std::vector<std::unique_ptr<TableProbe>> models_;  // [ranks]
+  const TableProbe draft_{draft_spec()};
   std::unique_ptr<Engine> engine_;
 };
 
@@ -330,8 +351,13 @@ TEST_P(EngineOnNullDevice, EachChoiceGetsTheTokensOfItsPlaces) {
   }
   const SchedulerStats stats = host.engine().stats().scheduler;
   EXPECT_GT(stats.preemptions, 0u);
-  EXPECT_EQ(stats.proposals.accepted > 100, GetParam().proposals);
+  EXPECT_EQ(stats.proposals.accepted > 100, GetParam().proposals || GetParam().drafts);
   EXPECT_GE(stats.proposals.proposed, stats.proposals.accepted);
+  // A draft draws with the random bits of the place: it is right wherever the answer goes on.
+  if (GetParam().drafts) {
+    EXPECT_GT(stats.proposals.accepted, 9 * stats.proposals.proposed / 10);
+    EXPECT_GT(host.draft().rows_followed(), 1000);
+  }
   EXPECT_GT(host.model().rows_followed(), 1000);
 }
 
@@ -661,7 +687,13 @@ INSTANTIATE_TEST_SUITE_P(
              .window = 64,
              .sliding_layers = 5,
              .proposals = true},
-        Case{.steps_in_flight = 2, .memory = KvMemoryKind::kContiguous, .proposals = true}),
+        Case{.steps_in_flight = 2, .memory = KvMemoryKind::kContiguous, .proposals = true},
+        Case{.drafts = true}, Case{.graphs = true, .steps_in_flight = 2, .drafts = true},
+        Case{.graphs = true,
+             .steps_in_flight = 2,
+             .window = 64,
+             .sliding_layers = 5,
+             .drafts = true}),
     [](const auto& info) { return std::to_string(info.index); });
 
 }  // namespace

@@ -18,14 +18,29 @@ constexpr size_t kBiasesPlanned = 300;
 // Of a sequence in a step (PageSupply::plan_saves).
 constexpr size_t kSavesOfSequence = 2;
 
+// What the model keeps in pages of a kind's groups, which are all cut alike. Of those in which it
+// keeps nothing a plan is made, as of one head, which no kernel reads.
+LayerKv kept_in(const KvPlan& plan, size_t group, const ModelSpec& spec, int32_t layer_first) {
+  const auto in_kind = [&](const KvLayerKind& kind, int32_t of) {
+    return kind.group_first <= of && of < kind.group_end();
+  };
+  const auto kind = std::ranges::find_if(plan.kinds, [&](const KvLayerKind& each) {
+    return in_kind(each, static_cast<int32_t>(group));
+  });
+  for (int32_t own = 0; own < spec.layer_count && kind != plan.kinds.end(); ++own) {
+    const LayerKv& kv = spec.kv[static_cast<size_t>(own)];
+    const auto layer = static_cast<size_t>(layer_first + own);
+    if (kv.kv_heads > 0 && in_kind(*kind, plan.layer_group[layer])) return kv;
+  }
+  return {.kv_heads = 1, .k_dim = 64, .v_dim = 64};
+}
+
 std::vector<AttentionPlanShape> attention_shapes(const Device& device, const ModelSpec& spec,
-                                                 const KvPlan& plan,
+                                                 int32_t layer_first, const KvPlan& plan,
                                                  const ModelRunnerOptions& options) {
   std::vector<AttentionPlanShape> shapes;
-  for (const KvGroupSpec& group : plan.groups) {
-    // Of pages that hold nothing a plan is made, as of one head, which no kernel reads.
-    const LayerKv kv = group.layers.empty() ? LayerKv{.kv_heads = 1, .k_dim = 64, .v_dim = 64}
-                                            : spec.kv[static_cast<size_t>(group.layers.front())];
+  for (size_t group = 0; group < plan.groups.size(); ++group) {
+    const LayerKv kv = kept_in(plan, group, spec, layer_first);
     shapes.push_back({.query_heads = std::max(spec.query_heads, kv.kv_heads),
                       .kv_heads = kv.kv_heads,
                       .head_dim = kv.k_dim,
@@ -76,6 +91,7 @@ int64_t count_arena(const RunnerShape& shape) {
 // The scratch memory of a step of up to `tokens` tokens.
 int64_t count_workspace(const Model& model, const RunnerShape& shape,
                         const ModelRunnerOptions& options, int32_t tokens) {
+  const int32_t vocabulary = sampled_tokens(model, shape.slots.vocab_size);
   const auto rows = static_cast<int32_t>(
       std::min<int64_t>(kDeviceLogitRowsMax, tokens + int64_t{options.max_num_seqs}));
   int64_t partial = 0;  // of attention's results
@@ -84,7 +100,7 @@ int64_t count_workspace(const Model& model, const RunnerShape& shape,
   }
   ArenaPlaces places;
   place_hidden(places, model, tokens);
-  HeadScratch::place(places, model, rows, device_logit_row_bytes(model.spec().vocab_size));
+  HeadScratch::on_gpu(places, model, rows, vocabulary);
   places.take<std::byte>(static_cast<size_t>(partial));
   places.take<std::byte>(static_cast<size_t>(
       model.workspace_bytes(tokens, rows, options.max_model_len, /*thread_count=*/0)));
@@ -94,13 +110,13 @@ int64_t count_workspace(const Model& model, const RunnerShape& shape,
 }  // namespace
 
 RunnerShape RunnerShape::plan(const Device& device, const Model& model, const KvPlan& plan,
-                              const ModelRunnerOptions& options) {
+                              const ModelRunnerOptions& options, Drafting drafting) {
   RunnerShape shape;
-  shape.attention = attention_shapes(device, model.spec(), plan, options);
+  shape.attention = attention_shapes(device, model.spec(), drafting.layer_first, plan, options);
   shape.slots = {.slot_count = options.max_num_seqs,
                  .group_count = static_cast<int32_t>(plan.groups.size()),
                  .blocks_max = pages_for(options.max_model_len, plan.block_tokens),
-                 .vocab_size = model.spec().vocab_size};
+                 .vocab_size = sampled_tokens(model, drafting.vocabulary)};
   shape.step = planned_step(model.spec(), plan, options);
   shape.arena_bytes = count_arena(shape);
   shape.workspace_bytes = count_workspace(model, shape, options, options.max_num_batched_tokens);

@@ -29,8 +29,18 @@ struct RunnerShape {
   int32_t adapter_slots = 0;  // 0: no row has an adapter
   int32_t mask_count = 0;     // an answer with a form samples one token a step
 
+  // Of a draft, whose layers lie behind those of the model that it proposes for, and which proposes
+  // tokens of the model's vocabulary.
+  struct Drafting {
+    int32_t layer_first = 0;
+    int32_t vocabulary = 0;
+  };
   static RunnerShape plan(const Device& device, const Model& model, const KvPlan& plan,
-                          const ModelRunnerOptions& options);
+                          const ModelRunnerOptions& options) {
+    return RunnerShape::plan(device, model, plan, options, {});
+  }
+  static RunnerShape plan(const Device& device, const Model& model, const KvPlan& plan,
+                          const ModelRunnerOptions& options, Drafting drafting);
   int64_t device_bytes() const;  // of everything that the runner allocates on the device
 };
 

@@ -36,18 +36,22 @@ class StepRecorder {
       : sources_(sources),
         scratch_(std::move(scratch)),
         graphs_(StepGraphs::sizes_up_to(rows_max),
-                [this](RecordedSize size) { return record(size); }) {}
+                [this](RecordedSize size) { return record(sources_, scratch_, size); }) {}
 
   // The rest is the owner's thread's.
   //
-  // The number of rows that a step of this plan is padded to; 0: no recording fits it.
-  int32_t padded_rows(const StepPlan& plan) const;
+  // The number of rows that a step of this plan is padded to; 0: no recording fits it. A step that
+  // verifies proposals is recorded where its rows may attend alone: each then reads the keys and
+  // values of its sequence, `token_bytes` a token, and together at most kReadAgain more.
+  int32_t padded_rows(const StepPlan& plan, int64_t token_bytes) const;
+  static constexpr int64_t kReadAgain = int64_t{256} << 20;
   StepGraphs& graphs() { return graphs_; }
 
- private:
-  // On the recorder's thread.
-  Result<StepGraphs::Recording> record(RecordedSize size);
+  // A recording of such a step, on the calling thread.
+  static Result<StepGraphs::Recording> record(const Sources& sources, Workspace& scratch,
+                                              RecordedSize size);
 
+ private:
   const Sources sources_;
   Workspace scratch_;
   StepGraphs graphs_;  // last: its thread uses what stands above

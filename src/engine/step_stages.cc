@@ -4,6 +4,7 @@
 
 #include "engine/step_scratch.h"
 #include "ops/rows/row_gather.h"
+#include "ops/sampling/spread_logits.h"
 
 namespace headrace {
 
@@ -74,7 +75,7 @@ StepInput StepInput::in(const StepArena& arena, const StepParts& parts,
 
 TensorView StepStages::take_hidden(Workspace& workspace, size_t rows) const {
   ArenaPlaces places;
-  const TensorPart hidden = place_hidden(places, model_, static_cast<int64_t>(rows));
+  const TensorPart hidden = place_hidden(places, sources_.model, static_cast<int64_t>(rows));
   return hidden.in(workspace.take(places.used()));
 }
 
@@ -87,17 +88,25 @@ void StepStages::forward(OpContext& context, const StepInput& input, TensorView 
   }
   const ForwardBatch::KeptRows kept{
       .rows = input.kept_rows, .group = {.slots = {}, .sequences = {}, .plan = &input.kept_plan}};
-  const ForwardBatch batch{
-      .tokens = input.tokens,
-      .positions = input.positions,
-      .groups = groups,
-      .layer_group = storage_.plan().layer_group,
-      .kept = input.keeps_rows ? &kept : nullptr,
-      .states = states_.view_on_device(input.states),
-      .adapters = {
-          .slots = adapters_, .tasks = input.lora_tasks, .kept_tasks = input.kept_lora_tasks}};
-  model_.embed(context, batch, hidden);
-  model_.layers(context, batch, {0, model_.spec().layer_count}, storage_.layers(), hidden, taps);
+  const Model& model = sources_.model;
+  const auto first = static_cast<size_t>(sources_.layer_first);
+  const auto count = static_cast<size_t>(model.spec().layer_count);
+  const std::span<const int32_t> layer_group(sources_.storage.plan().layer_group);
+  ForwardBatch batch{.tokens = input.tokens,
+                     .positions = input.positions,
+                     .groups = groups,
+                     .layer_group = layer_group.subspan(first, count),
+                     .kept = input.keeps_rows ? &kept : nullptr,
+                     .states = sources_.states.view_on_device(input.states),
+                     .adapters = {.slots = sources_.adapters,
+                                  .tasks = input.lora_tasks,
+                                  .kept_tasks = input.kept_lora_tasks}};
+  if (sources_.features.data != nullptr) {
+    batch.features = sources_.features.row_range(0, std::ssize(input.tokens));
+  }
+  model.embed(context, batch, hidden);
+  model.layers(context, batch, {0, model.spec().layer_count},
+               sources_.storage.layers().subspan(first, count), hidden, taps);
 }
 
 void StepStages::sample(OpContext& context, const StepInput& input, TensorView hidden) const {
@@ -121,26 +130,33 @@ void StepStages::score(OpContext& context, const StepInput& input, TensorView hi
 void StepStages::score_rows(OpContext& context, const StepInput& input, TensorView hidden,
                             int64_t first, int64_t count, Outcome outcome) const {
   Workspace::Mark mark(context.workspace);
-  const int32_t vocabulary = model_.spec().vocab_size;
-  const int64_t row_bytes = device_logit_row_bytes(vocabulary);
+  const Model& model = sources_.model;
+  const int32_t own = model.spec().logit_count();
+  const int32_t vocabulary = sampled_tokens(model, sources_.vocabulary);
   ArenaPlaces places;
-  const HeadScratch scratch = HeadScratch::place(places, model_, count, row_bytes);
+  const HeadScratch scratch = HeadScratch::on_gpu(places, model, count, vocabulary);
   std::byte* const memory = context.workspace.take(places.used());
   const TensorView gathered = scratch.gathered.in(memory);
-  const TensorView logits(scratch.logits.in(memory), DType::kF32, Shape{count, vocabulary},
-                          row_bytes);
+  const TensorView logits(scratch.logits.in(memory), DType::kF32, Shape{count, own},
+                          device_logit_row_bytes(own));
   row_gather(context, {.x = hidden,
                        .rows = input.logit_rows.subspan(static_cast<size_t>(first),
                                                         static_cast<size_t>(count)),
                        .out = gathered});
-  model_.head(context, gathered, logits);
+  model.head(context, gathered, logits);
   if (outcome == Outcome::kNone) return;
-  device_sample(context, {.logits = logits,
+  TensorView sampled = logits;
+  if (own < vocabulary) {
+    sampled = TensorView(scratch.spread.in(memory), DType::kF32, Shape{count, vocabulary},
+                         device_logit_row_bytes(vocabulary));
+    spread_logits(context, {.logits = logits, .ids = sources_.logit_ids, .all = sampled});
+  }
+  device_sample(context, {.logits = sampled,
                           .rows = input.sample_rows + first,
                           .biases = input.biases,
-                          .masks = masks_.on_device(),
-                          .token_counts = slots_.token_counts(),
-                          .last_tokens = slots_.last_tokens(),
+                          .masks = sources_.masks.on_device(),
+                          .token_counts = sources_.slots.token_counts(),
+                          .last_tokens = sources_.slots.last_tokens(),
                           .results = input.results + first,
                           .tops = input.tops});
 }

@@ -21,16 +21,6 @@ namespace headrace {
 
 // Rows of logits at a time: 256 rows of a 128,256-token vocabulary are 131 MB.
 inline constexpr int32_t kDeviceLogitRowsMax = 256;
-// From one row of logits to the next. Every row starts on 256 bytes, as the fast products and the
-// 16-byte accesses of sampling need, whatever the vocabulary: with rows of 49,155 logits side by
-// side, a step of 32 rows took five times as long as with 49,152. The bytes between the last logit
-// of a row and the next row are not read.
-constexpr int64_t device_logit_row_bytes(int64_t vocabulary) {
-  constexpr int64_t kAlignment = 256;
-  const auto bytes = vocabulary * static_cast<int64_t>(sizeof(float));
-  return (bytes + kAlignment - 1) / kAlignment * kAlignment;
-}
-
 // How much a step has of what its arena holds.
 struct StepCounts {
   size_t tokens = 0;
@@ -114,16 +104,17 @@ class StepStages {
     const StateStorage& states;
     const DeviceSlots& slots;
     const TokenMasks& masks;
-    const LoraSlots* adapters;  // null: no row has one
+    const LoraSlots* adapters = nullptr;  // null: no row has one
+    // Of a draft, whose layers lie behind those of the model that it proposes for in the storage.
+    int32_t layer_first = 0;
+    // The tokens that are sampled from: 0: the model's. Where it has fewer logits, their ids are
+    // `logit_ids`, on the device; null: 0, 1, ...
+    int32_t vocabulary = 0;
+    const TokenId* logit_ids = nullptr;
+    TensorView features = {};  // of a head: of the rows of a step, [T or more, D]
   };
   StepStages(const Sources& sources, LayerTaps taps)
-      : model_(sources.model),
-        storage_(sources.storage),
-        states_(sources.states),
-        slots_(sources.slots),
-        masks_(sources.masks),
-        adapters_(sources.adapters),
-        taps_(taps) {}
+      : sources_(sources), taps_(taps.begin(), taps.end()) {}
 
   LayerTaps taps() const { return taps_; }  // of steps of requests; padding has none
   // Computes `hidden` [T, D], which take_hidden() gave, from the tokens.
@@ -141,13 +132,8 @@ class StepStages {
   void score_rows(OpContext& context, const StepInput& input, TensorView hidden, int64_t first,
                   int64_t count, Outcome outcome) const;
 
-  const Model& model_;
-  const KvStorage& storage_;
-  const StateStorage& states_;
-  const DeviceSlots& slots_;
-  const TokenMasks& masks_;
-  const LoraSlots* const adapters_;
-  const LayerTaps taps_;
+  const Sources sources_;
+  const std::vector<LayerTap> taps_;
 };
 
 }  // namespace headrace

@@ -20,8 +20,8 @@ size_t task_count(std::span<const AdapterRows> adapters) {
 
 }  // namespace
 
-StepInput StepWriter::write(const StepPlan& plan, const ForwardBatch& batch, const HeadRows& logits,
-                            size_t padded) {
+StepInput StepWriter::write(const ForwardBatch& batch, std::span<const SlotId> sequences,
+                            const HeadRows& logits, size_t padded) {
   const ForwardBatch::KeptRows* const kept = batch.kept;
   // A recording knows where they begin, so that of padded steps they are as many.
   const size_t padded_states = states_.has_states() ? padded : 0;
@@ -53,7 +53,7 @@ StepInput StepWriter::write(const StepPlan& plan, const ForwardBatch& batch, con
     plans.push_back(cut ? plan_beside(plans.back(),
                                       arena_.on_host(parts.attention_plans[group - 1]),
                                       slots_.group_stride(), to)
-                        : plan_group(plan, batch, group, to));
+                        : plan_group(batch, sequences, group, to));
   }
   fill_lora_tasks(adapters, arena_.on_host(parts.lora_tasks));
   if (kept != nullptr) fill_lora_tasks(kept_adapters_, arena_.on_host(parts.kept_lora_tasks));
@@ -61,7 +61,7 @@ StepInput StepWriter::write(const StepPlan& plan, const ForwardBatch& batch, con
   arena_.fill(parts.entries, slots_.entries());
   arena_.fill(parts.marks, slots_.marks());
   StepInput input = StepInput::in(arena_, parts, std::move(plans));
-  input.states.rows_max = write_states(plan, parts);
+  input.states.rows_max = write_states(batch, parts);
   input.keeps_rows = kept != nullptr;
   if (input.keeps_rows && !kept->rows.empty()) {
     arena_.fill(parts.kept_rows, kept->rows);
@@ -100,11 +100,13 @@ StepInput StepWriter::write_padding(const PaddingStep& step) {
   return input;
 }
 
-int32_t StepWriter::write_states(const StepPlan& plan, const StepParts& parts) {
+int32_t StepWriter::write_states(const ForwardBatch& batch, const StepParts& parts) {
   if (!states_.has_states()) return 1;
   states_.write(arena_.on_host(parts.state_sequences), arena_.on_host(parts.state_saves));
   int32_t most = 1;
-  for (const Work& work : plan.work) most = std::max(most, work.count);
+  for (const AttentionSequence& sequence : batch.groups.front().sequences) {
+    most = std::max(most, sequence.row_count);
+  }
   return most;
 }
 
@@ -117,18 +119,18 @@ void StepWriter::write_logit_rows(const StepParts& parts, const HeadRows& logits
 }
 
 // Tiles read block tables where they are on the device.
-AttentionPlan StepWriter::plan_group(const StepPlan& plan, const ForwardBatch& batch, size_t group,
-                                     std::span<std::byte> to) {
+AttentionPlan StepWriter::plan_group(const ForwardBatch& batch, std::span<const SlotId> sequences,
+                                     size_t group, std::span<std::byte> to) {
   sequences_.assign(batch.groups[group].sequences.begin(), batch.groups[group].sequences.end());
   for (size_t i = 0; i < sequences_.size(); ++i) {
-    sequences_[i].block_table = slots_.block_table(plan.work[i].slot, static_cast<int32_t>(group));
+    sequences_[i].block_table = slots_.block_table(sequences[i], static_cast<int32_t>(group));
   }
   return plan_attention(attention_[group], sequences_, to);
 }
 
 AttentionPlan StepWriter::plan_kept(const ForwardBatch::KeptRows& kept,
                                     std::span<const LogitRow> rows, std::span<std::byte> to) {
-  const int32_t group = storage_.plan().layer_group.back();
+  const int32_t group = storage_.plan().layer_group[static_cast<size_t>(last_layer_)];
   sequences_.assign(kept.group.sequences.begin(), kept.group.sequences.end());
   for (size_t i = 0; i < sequences_.size(); ++i) {
     sequences_[i].block_table = slots_.block_table(rows[i].slot, group);

@@ -29,6 +29,7 @@ class StepWriter {
     const StateStorage& states;
     const DeviceSlots& slots;
     int32_t adapter_slots;  // 0: no row has an adapter
+    int32_t last_layer;     // of the model, in the storage
   };
   StepWriter(StepArena& arena, const Sources& sources)
       : arena_(arena),
@@ -36,7 +37,8 @@ class StepWriter {
         storage_(sources.storage),
         states_(sources.states),
         slots_(sources.slots),
-        adapter_slots_(sources.adapter_slots) {}
+        adapter_slots_(sources.adapter_slots),
+        last_layer_(sources.last_layer) {}
 
   // What is read of a step behind its layers.
   struct HeadRows {
@@ -44,21 +46,22 @@ class StepWriter {
     std::span<const DeviceSampleRow> sample_rows;  // [R]
     std::span<const DeviceLogitBias> biases;       // of all rows
   };
-  // But for results and tops, which have no place in the arena. A step of fewer than `padded` rows
-  // gets rows of padding.
+  // But for results and tops, which have no place in the arena. `sequences`: the slots of the
+  // batch's (BatchBuilder::sequence_slots()). A step of fewer than `padded` rows gets rows of
+  // padding.
   // REQUIRES: slots.collect() was called for the plan as KvStorage mapped it, and
   // states.begin_step()
-  StepInput write(const StepPlan& plan, const ForwardBatch& batch, const HeadRows& logits,
-                  size_t padded);
+  StepInput write(const ForwardBatch& batch, std::span<const SlotId> sequences,
+                  const HeadRows& logits, size_t padded);
   // The same of a step of nothing but padding.
   StepInput write_padding(const PaddingStep& step);
 
  private:
   // How many of its rows a step has at most of one sequence.
-  int32_t write_states(const StepPlan& plan, const StepParts& parts);
+  int32_t write_states(const ForwardBatch& batch, const StepParts& parts);
   void write_logit_rows(const StepParts& parts, const HeadRows& logits);
-  AttentionPlan plan_group(const StepPlan& plan, const ForwardBatch& batch, size_t group,
-                           std::span<std::byte> to);
+  AttentionPlan plan_group(const ForwardBatch& batch, std::span<const SlotId> sequences,
+                           size_t group, std::span<std::byte> to);
   AttentionPlan plan_kept(const ForwardBatch::KeptRows& kept, std::span<const LogitRow> rows,
                           std::span<std::byte> to);
 
@@ -67,7 +70,7 @@ class StepWriter {
   const KvStorage& storage_;
   const StateStorage& states_;
   const DeviceSlots& slots_;
-  const int32_t adapter_slots_;
+  const int32_t adapter_slots_, last_layer_;
   std::vector<AttentionSequence> sequences_;  // [S], of one group at a time
   std::vector<int32_t> hidden_rows_;          // [R]
   std::vector<AdapterRows> kept_adapters_;    // of the rows that are kept

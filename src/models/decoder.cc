@@ -14,6 +14,7 @@
 #include "models/row_views.h"
 #include "ops/linear/linear.h"
 #include "ops/rows/embedding.h"
+#include "ops/rows/residual_add.h"
 #include "ops/rows/rope_angles.h"
 #include "ops/rows/row_gather.h"
 #include "ops/rows/soft_cap.h"
@@ -367,11 +368,13 @@ class Decoder final : public Model {
 
   void embed(OpContext& context, const ForwardBatch& batch, TensorView hidden) const override {
     if (spec_.features.use == FeatureUse::kNone) return look_up(context, batch, hidden);
-    if (spec_.features.use == FeatureUse::kBeside) return copy_rows(batch.features, hidden);
+    if (spec_.features.use == FeatureUse::kBeside) {
+      return copy_rows(context, batch.features, hidden);
+    }
     Workspace::Mark mark(context.workspace);
     const TensorView joined = joined_rows(context, hidden.rows());
     look_up(context, batch, left_of(joined));
-    copy_rows(batch.features, right_of(joined));
+    copy_rows(context, batch.features, right_of(joined));
     multiply(context, weights_.features.fc, joined, hidden);
   }
 
@@ -403,14 +406,17 @@ class Decoder final : public Model {
 
   void make_features(OpContext& context, ConstTensorView rows, TensorView features) const override {
     CHECK(spec_.features.use != FeatureUse::kNone);
-    if (spec_.features.use == FeatureUse::kJoined) return copy_rows(rows, features);
+    if (spec_.features.use == FeatureUse::kJoined) return copy_rows(context, rows, features);
     multiply(context, weights_.features.fc, rows, features);
   }
 
   void normalise_rows(OpContext& context, TensorView rows) const override {
     normalise(context, weights_.output_norm, rows, {}, spec_.residual_scale, rows);
     if (spec_.logit_scale == 1.0f) return;
-    CHECK(device_.kind == DeviceKind::kCpu);
+    if (device_.kind != DeviceKind::kCpu) {
+      return residual_add(context,
+                          {.x = rows, .residual = rows, .scale = 1 / spec_.logit_scale - 1});
+    }
     for (int64_t r = 0; r < rows.rows(); ++r) {  // the norm's weights have it
       for (float& value : std::span(f32_row(rows, r), static_cast<size_t>(rows.columns()))) {
         value /= spec_.logit_scale;
@@ -442,7 +448,7 @@ class Decoder final : public Model {
     normalise(context, weights_.embedding_norm, rows, {}, 1.0f, rows);
   }
 
-  // ---- of a draft head, which runs on a CPU ----
+  // ---- of a draft head ----
 
   TensorView joined_rows(OpContext& context, int64_t rows) const {
     ArenaPlaces places;
@@ -458,10 +464,8 @@ class Decoder final : public Model {
   TensorView right_of(const TensorView& joined) const {
     return column_range(joined, model_spec_.hidden_size, model_spec_.hidden_size);
   }
-  static void copy_rows(const ConstTensorView& from, const TensorView& to) {
-    CHECK(from.shape == to.shape && from.dtype == DType::kF32 && to.dtype == DType::kF32);
-    const auto bytes = static_cast<size_t>(from.columns()) * sizeof(float);
-    for (int64_t r = 0; r < from.rows(); ++r) std::memcpy(to.row(r), from.row(r), bytes);
+  static void copy_rows(OpContext& context, const ConstTensorView& from, const TensorView& to) {
+    row_gather(context, {.x = from, .rows = {}, .out = to});
   }
 
   // What the first mixer reads: [norm(embedding), hidden_norm(x)].
@@ -472,7 +476,7 @@ class Decoder final : public Model {
     normalise(context, weights_.layers.front().mixer_norm, left_of(joined), {}, 1.0f,
               left_of(joined));
     normalise(context, weights_.features.norm, hidden, {}, 1.0f, right_of(joined));
-    if (spec_.features.norm_first) copy_rows(right_of(joined), hidden);
+    if (spec_.features.norm_first) copy_rows(context, right_of(joined), hidden);
     return joined;
   }
 

@@ -8,6 +8,8 @@
 #include <fmt/format.h>
 
 #include "base/log.h"
+#include "stack/compute_choice.h"
+#include "stack/kv_format_choice.h"
 #include "stack/memory_planning.h"
 #include "stack/model_device.h"
 #include "weights/gguf.h"
@@ -21,8 +23,15 @@ Status check_beside_draft(const StackOptions& options) {
         fmt::format("--model-draft: a draft model does not go with {}: {}", flag, remedy),
         "model-draft");
   };
-  if (takes_gpu(options.device)) {
-    return refuse("a GPU", "use --device cpu, or leave the draft out: answers are the same");
+  const bool gpu = takes_gpu(options.device);
+  const ProposalMethod method = options.engine.scheduler.proposals.method;
+  if (gpu && method == ProposalMethod::kMedusa) {
+    return refuse("a GPU where it is Medusa heads",
+                  "use --device cpu, or leave the draft out: answers are the same");
+  }
+  if (gpu && is_head(method) && is_fp8(options.kv_formats)) {
+    return refuse("--kv-cache-dtype fp8 where it is a head, whose features have 16 bits",
+                  "leave one of them out");
   }
   if (options.device.tensor_parallel_size > 1) {
     return refuse("--tensor-parallel-size", "one rank computes both");
@@ -32,6 +41,20 @@ Status check_beside_draft(const StackOptions& options) {
   if (!options.engine.kv_save_path.empty()) return refuse("--kv-save", "leave one of them out");
   if (options.runner.kv_memory != KvMemoryKind::kPaged) {
     return refuse("--kv-memory virtual or contiguous", "its pages are --kv-memory paged");
+  }
+  return ok_status();
+}
+
+// Its layers share pages that keep all tokens, and on a GPU layers of one kind of pages are cut
+// alike.
+Status check_windows(const ModelSpec& spec, const std::string& draft) {
+  for (const LayerKv& kv : spec.kv) {
+    if (kv.window == spec.kv.front().window) continue;
+    return unsupported(
+        fmt::format("{}: some of its layers have windows and others none, which a GPU does not "
+                    "take of a draft model: use --device cpu, or another draft",
+                    draft),
+        "model-draft");
   }
   return ok_status();
 }
@@ -138,6 +161,12 @@ Result<DraftModel> load_draft_model(const StackOptions& options, const DraftTarg
   const int32_t both = std::min(spec.vocab_size, target.vocab_size);
   ModelLoadOptions load{.compute = target.compute, .quantise_to = options.load.quantise_to};
   load.output_rows = proposals.draft_vocab > 0 ? std::min(proposals.draft_vocab, both) : both;
+  if (device.kind() == DeviceKind::kCuda) {
+    HR_RETURN_IF_ERROR(check_windows(spec, options.draft_model));
+    HR_RETURN_IF_ERROR(
+        check_gpu_kv(options.kv_formats, options.draft_model, spec, options.runner.kv_memory));
+    load.unpack_blocks = unpacks_blocks(options.load, draft.weights, device.traits());
+  }
   auto model = draft.weights.architecture->load(config, *draft.weights.weights, device, load);
   if (!model.ok()) return named(model.status());
   draft.model = std::move(model).value();

@@ -1,5 +1,5 @@
 // The draft of a stack (--model-draft): a smaller model with the same tokens, or heads that were
-// made for the stack's (draft_head_files.h), on the same CPU, which proposes what that verifies.
+// made for the stack's (draft_head_files.h), on the same device, which proposes what that verifies.
 #pragma once
 
 #include <cstdint>

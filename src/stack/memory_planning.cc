@@ -93,7 +93,9 @@ int32_t default_model_len(const StackOptions& options, const ModelWeights& weigh
                                : usable - weight_bytes / ranks - kGpuRunnerBytes -
                                      group_bytes(static_cast<size_t>(ranks)) -
                                      adapter_bytes_about(options.adapters, config);
-  const int64_t fits = kv_bytes / token_bytes / kKvBlockTokens * kKvBlockTokens;
+  // A draft, which is read later, has weights and keys and values too.
+  const int64_t shares = options.draft_model.empty() ? 1 : 2;
+  const int64_t fits = kv_bytes / (shares * token_bytes) / kKvBlockTokens * kKvBlockTokens;
   return static_cast<int32_t>(std::clamp<int64_t>(fits, least, config.context_length));
 }
 
@@ -110,7 +112,8 @@ Result<PoolPlan> plan_gpu_pool(const MemoryOptions& options, const KvPlan& kv,
       plan_memory(
           {.total_bytes = device.traits().memory_bytes,
            .free_bytes = device.free_bytes(),
-           .weight_bytes = model.weight_bytes(),
+           .weight_bytes =
+               model.weight_bytes() + (runner.draft == nullptr ? 0 : runner.draft->weight_bytes()),
            .adapter_bytes = runner.adapter_slots == nullptr ? 0 : runner.adapter_slots->bytes(),
            .runner_bytes = model_runner_bytes(device, model, kv, runner) + group_bytes(ranks),
            .recording_bytes = model_recording_bytes(device, model, runner),

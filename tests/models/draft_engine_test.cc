@@ -3,102 +3,16 @@
 // and heads propose what PyTorch does (make_draft_heads.py).
 #include <gtest/gtest.h>
 
-#include <algorithm>
-#include <bit>
 #include <condition_variable>
-#include <filesystem>
 #include <map>
 #include <mutex>
 #include <string>
 #include <vector>
 
-#include "../golden/model_under_test.h"
-#include "base/json.h"
-#include "base/mapped_file.h"
-#include "base/rng.h"
+#include "draft_fixture.h"
 
 namespace headrace {
 namespace {
-
-namespace fs = std::filesystem;
-
-constexpr const char* kFolder = "tests/data/models";
-constexpr int32_t kVocab = 96;
-constexpr int32_t kLength = 64;
-constexpr int32_t kTokens = 4;  // proposed at a time
-
-std::vector<std::string> model_paths() {
-  std::vector<std::string> paths;
-  for (const auto& entry : fs::directory_iterator(kFolder)) {
-    if (entry.is_directory() || entry.path().extension() == ".gguf") {
-      paths.push_back(entry.path().string());
-    }
-  }
-  std::sort(paths.begin(), paths.end());
-  return paths;
-}
-
-std::string named(const char* model) { return std::string(kFolder) + "/" + model; }
-
-StackOptions options_of(const std::string& model) {
-  return {.model = model,
-          .device = {.choice = DeviceChoice::kCpu, .threads = 2, .batch_invariant = true},
-          .batch = {.max_num_seqs = 8, .max_num_batched_tokens = 64},
-          .memory = {.max_model_len = kLength}};
-}
-
-StackOptions with_draft_of(StackOptions options, const std::string& draft) {
-  options.draft_model = draft;
-  options.engine.scheduler.proposals = {.method = ProposalMethod::kDraftModel,
-                                        .tokens_max = kTokens,
-                                        .chance_min = 0,
-                                        .whatever_they_cost = true};
-  return options;
-}
-
-std::vector<TokenId> random_tokens(Rng& rng, int32_t count) {
-  std::vector<TokenId> tokens;
-  for (int32_t i = 0; i < count; ++i) tokens.push_back(static_cast<TokenId>(rng.below(kVocab)));
-  return tokens;
-}
-
-// Greedy, drawn, and with what changes the choice of tokens.
-std::vector<TestRequest> requests() {
-  std::vector<TestRequest> requests;
-  Rng rng(17);
-  for (const int32_t length : {1, 5, 16, 23, 31, 44}) {
-    SamplingParams sampling{.temperature = 0, .max_tokens = 19, .ignore_eos = true};
-    sampling.logprobs = 2;
-    switch (requests.size() % 3) {
-      case 1:
-        sampling.temperature = 0.9f;
-        sampling.top_p = 0.9f;
-        sampling.seed = requests.size();
-        break;
-      case 2:
-        sampling.logit_bias = {{7, 3.0f}, {90, -2.0f}};
-        sampling.min_tokens = 5;
-        sampling.ignore_eos = false;
-        break;
-      default:
-        break;
-    }
-    requests.push_back({.prompt = random_tokens(rng, length), .sampling = sampling});
-  }
-  return requests;
-}
-
-void expect_same(const Outcome& a, const Outcome& b, size_t request) {
-  EXPECT_EQ(a.tokens, b.tokens) << request;
-  EXPECT_EQ(a.finish, b.finish) << request;
-  EXPECT_TRUE(std::equal(a.logprobs.begin(), a.logprobs.end(), b.logprobs.begin(), b.logprobs.end(),
-                         [](const auto& x, const auto& y) {
-                           return std::bit_cast<uint32_t>(x.logprob) ==
-                                      std::bit_cast<uint32_t>(y.logprob) &&
-                                  x.top == y.top;
-                         }))
-      << request;
-}
 
 // A small pool, in which some wait or are computed twice, and where what nothing may read is NaN.
 StackOptions in_small_pool(StackOptions options, ModelUnderTest& roomy) {
@@ -283,58 +197,8 @@ TEST(DraftEngine, WhatDoesNotFitIsNamed) {
 
 // ---- heads ----
 
-constexpr const char* kHeads = "tests/data/drafts";
-
-std::string head_named(const std::string& name) { return std::string(kHeads) + "/" + name; }
-
-StackOptions with_head(StackOptions options, const std::string& head) {
-  options = with_draft_of(std::move(options), head);
-  options.engine.scheduler.proposals.method = ProposalMethod::kNone;  // its files say it
-  return options;
-}
-
-std::vector<TokenId> tokens_of(const Json& list) {
-  std::vector<TokenId> tokens;
-  for (const Json& id : list.as_array()) tokens.push_back(static_cast<TokenId>(id.as_int()));
-  return tokens;
-}
-
-Json expected_of_heads() {
-  const auto file = MappedFile::open(head_named("expected.json")).value();
-  return parse_json({reinterpret_cast<const char*>(file->bytes().data()), file->bytes().size()})
-      .value();
-}
-
 TEST(DraftHeads, ProposeWhatPyTorchDoes) {
-  const Json expected = expected_of_heads();
-  for (const auto& [head, of] : expected.as_object()) {
-    SCOPED_TRACE(head);
-    StackOptions options = options_of(named(of.find("model")->as_string().c_str()));
-    options.load.dtype = DType::kF32;
-    auto model = ModelUnderTest::load(with_head(options, head_named(head)));
-    ASSERT_TRUE(model.ok()) << model.status().message();
-    SchedulerStats before = model->stack().engine().stats().scheduler;
-    for (const Json& answer : of.find("answers")->as_array()) {
-      const std::vector<TokenId> tokens = tokens_of(*answer.find("tokens"));
-      const SamplingParams greedy{
-          .temperature = 0, .max_tokens = static_cast<int32_t>(tokens.size()), .ignore_eos = true};
-      const auto got = model->answer(
-          TestRequest{.prompt = tokens_of(*answer.find("prompt")), .sampling = greedy});
-      ASSERT_TRUE(got.ok()) << got.status().message();
-      EXPECT_EQ(got->tokens, tokens);
-      const SchedulerStats stats = model->stack().engine().stats().scheduler;
-      const auto since = [](uint64_t now, uint64_t then) {
-        return static_cast<int64_t>(now - then);
-      };
-      EXPECT_EQ(since(stats.proposals.proposed, before.proposals.proposed),
-                answer.find("proposed")->as_int());
-      EXPECT_EQ(since(stats.proposals.accepted, before.proposals.accepted),
-                answer.find("accepted")->as_int());
-      EXPECT_EQ(since(stats.proposals.verifications, before.proposals.verifications),
-                answer.find("verifications")->as_int());
-      before = stats;
-    }
-  }
+  for (const char* const head : {"eagle", "eagle3", "medusa"}) expect_pytorchs(head, options_of);
 }
 
 // On models that they were not made for, and so mostly wrong.
