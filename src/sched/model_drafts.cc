@@ -9,16 +9,17 @@ void ModelDrafts::give(StepBudget& budget, std::span<const Candidate> candidates
                        int32_t tokens_left) {
   if (weighs() && !pace_.knows()) return;
   drafting_.clear();
+  gather(budget.load, candidates);
   for (const Candidate& candidate : candidates) {
     Sequence& sequence = *candidate.entry->sequence;
     ProposalRecord& record = sequence.proposals;
-    if (candidate.most == 0) continue;
+    if (!candidate.awaited || candidate.most == 0) continue;
     if (weighs() && learns() && drafting_.size() >= kLearners) break;
     if (!weighs() || record.begun || begins(sequence, budget.load)) {
       record.begun = true;
       drafting_.push_back(candidate);
     } else {
-      record.pause = kShortPause;
+      record.pause = short_pause();
     }
   }
   const int32_t depth = depth_for(budget.load);
@@ -39,10 +40,33 @@ void ModelDrafts::give(StepBudget& budget, std::span<const Candidate> candidates
   }
 }
 
+// Those that have begun, and those that catching up pays for once all others draft as well; their
+// pauses end.
+void ModelDrafts::gather(const StepLoad& load, std::span<const Candidate> candidates) {
+  crowd_.clear();
+  of_crowd_ = {};
+  if (!weighs() || learns()) return;
+  for (const Candidate& candidate : candidates) {
+    ProposalRecord& record = candidate.entry->sequence->proposals;
+    if (!record.begun) record.acceptance = usual_.mean;
+    if (candidate.most > 0) crowd_.push_back(candidate);
+  }
+  const Depth of_all = best_depth(load, crowd_);
+  const size_t sharers = crowd_.size();
+  std::erase_if(crowd_, [&](const Candidate& candidate) {
+    const Sequence& sequence = *candidate.entry->sequence;
+    return !sequence.proposals.begun && !pays(sequence, of_all, sharers);
+  });
+  of_crowd_ = best_depth(load, crowd_);
+  if (of_crowd_.tokens == 0) return;
+  for (const Candidate& candidate : crowd_) candidate.entry->sequence->proposals.pause = 0;
+}
+
 int32_t ModelDrafts::depth_for(const StepLoad& load) const {
   if (!weighs()) return options_.proposals.tokens_max;
-  return learns() ? 1 + lessons_ % options_.proposals.tokens_max
-                  : best_depth(load, drafting_).tokens;
+  if (learns()) return 1 + lessons_ % options_.proposals.tokens_max;
+  const int32_t alone = best_depth(load, drafting_).tokens;
+  return alone > 0 ? alone : of_crowd_.tokens;
 }
 
 // Whether what is left of its answer brings in what catching up costs; else it is tried where that
@@ -52,19 +76,31 @@ bool ModelDrafts::begins(Sequence& sequence, const StepLoad& load) {
   record.acceptance = usual_.mean;
   record.acceptance_weight = kPriorWeight;
   if (learns()) return true;
+  if (pays(sequence, of_crowd_, crowd_.size())) return true;
   DraftEntry entry{.sequence = &sequence};
   const Candidate alone{.entry = &entry, .most = options_.proposals.tokens_max};
-  const Depth best = best_depth(load, {&alone, 1});
-  // A prefix that was found may hold keys of the model alone: it counts as not drafted.
-  const int32_t behind = sequence.known_length() - record.drafted_to;
-  const double catch_up = cost_.per_row() * behind;
-  const int32_t left = std::min(kExpectedTokens, sequence.length_max() - sequence.known_length());
-  if (best.tokens > 0 && left / (1 + best.gain) * best.saved_seconds >= catch_up) return true;
-  const double trial = catch_up + kTrialSteps * cost_.seconds(kTrialTokens, kTrialTokens);
+  if (pays(sequence, best_depth(load, {&alone, 1}), 1)) return true;
+  const double trial =
+      catch_up_seconds(sequence) + kTrialSteps * cost_.seconds(kTrialTokens, kTrialTokens);
   if (trial > trial_seconds_) return false;
   trial_seconds_ -= trial;
   record.trial_steps = kTrialSteps;
   return true;
+}
+
+// Whether its share of what `sharers` save together by drafting to a depth brings in what it costs
+// to catch up, before its answer ends.
+bool ModelDrafts::pays(const Sequence& sequence, const Depth& depth, size_t sharers) const {
+  if (depth.tokens == 0 || sharers == 0) return false;
+  const auto count = static_cast<double>(sharers);
+  const int32_t left = std::min(kExpectedTokens, sequence.length_max() - sequence.known_length());
+  const double steps = left / (1 + depth.gain / count);
+  return steps * depth.saved_seconds / count >= catch_up_seconds(sequence);
+}
+
+// A prefix that was found may hold keys of the model alone: it counts as not drafted.
+double ModelDrafts::catch_up_seconds(const Sequence& sequence) const {
+  return cost_.per_row() * (sequence.known_length() - sequence.proposals.drafted_to);
 }
 
 // A step of D tokens that takes S seconds is worth a longer one, by s, for g tokens more where
@@ -105,7 +141,7 @@ void ModelDrafts::Acceptance::note(double right) {
 void ModelDrafts::stop(Sequence& sequence) const {
   ProposalRecord& record = sequence.proposals;
   record.begun = false;
-  record.pause = kShortPause;
+  record.pause = short_pause();
   if (record.acceptance >= kPoor) return;
   record.next_pause = std::clamp(2 * record.next_pause, kPauseMin, kPauseMax);
   record.pause = record.next_pause;

@@ -2,11 +2,12 @@
 //
 // Its passes follow one another, each with a token of every sequence that drafts, and the step that
 // verifies is longer by their rows. All draft to the depth that brings most tokens for the time, by
-// the measured cost of steps and passes and by what of each sequence's proposals was right. The
-// draft has computed nothing of a sequence that never drafted, or has not lately: catching up costs
-// what a prompt costs, which what is left of the answer must bring in. Where the draft is mostly
-// wrong a sequence is tried now and then, out of a share of the time of all steps: so the loss
-// stays below that share.
+// the measured cost of steps and passes and by what of each sequence's proposals was right. A pass
+// may cost too much for one and little for many: where drafting pays for all that may, they begin
+// together. The draft has computed nothing of a sequence that never drafted, or has not lately:
+// catching up costs what a prompt costs, which what is left of the answer must bring in. Where the
+// draft is mostly wrong a sequence is tried now and then, out of a share of the time of all steps:
+// so the loss stays below that share.
 #pragma once
 
 #include <cstdint>
@@ -29,9 +30,11 @@ class ModelDrafts {
 
   struct Candidate {
     DraftEntry* entry = nullptr;
-    int32_t most = 0;  // tokens that may be proposed for it
+    int32_t most = 0;     // tokens that may be proposed for it
+    bool awaited = true;  // false: not in this step, as it was planned ahead
   };
-  // Gives them their counts, `tokens_left` together at most.
+  // Of all that decode and may have proposals: gives them their counts, `tokens_left` together at
+  // most.
   void give(StepBudget& budget, std::span<const Candidate> candidates, int32_t tokens_left);
   // A step has verified `proposed` tokens of a sequence, of which the first `accepted` were right.
   void note(Sequence& sequence, int32_t proposed, int32_t accepted);
@@ -47,6 +50,8 @@ class ModelDrafts {
   // Below so many right ones of all, pauses get longer.
   static constexpr double kPoor = 0.4;
   static constexpr int32_t kShortPause = 16, kPauseMin = 64, kPauseMax = 4096;
+  // Where steps overlap each pause ends with one that the sequence misses.
+  static constexpr int32_t kOverlappedPause = 128;
   // The first steps with drafts go through all depths, whatever the rule says: before them nothing
   // is known of what rows and passes cost.
   static constexpr int32_t kLessons = 16;
@@ -72,8 +77,14 @@ class ModelDrafts {
     return !options_.proposals.whatever_they_cost && options_.clock != nullptr;
   }
   bool learns() const { return lessons_ < kLessons; }
+  int32_t short_pause() const {
+    return options_.steps_in_flight_max > 1 ? kOverlappedPause : kShortPause;
+  }
   int32_t depth_for(const StepLoad& load) const;
   bool begins(Sequence& sequence, const StepLoad& load);
+  void gather(const StepLoad& load, std::span<const Candidate> candidates);
+  bool pays(const Sequence& sequence, const Depth& depth, size_t sharers) const;
+  double catch_up_seconds(const Sequence& sequence) const;
   Depth best_depth(const StepLoad& load, std::span<const Candidate> candidates) const;
   void stop(Sequence& sequence) const;
 
@@ -84,7 +95,10 @@ class ModelDrafts {
   Acceptance usual_;
   double trial_seconds_ = 0;  // that may still be spent on trials
   double seconds_ = 0;
-  std::vector<Candidate> drafting_;  // of a step; kept for its memory
+  // Of a step; kept for their memory.
+  std::vector<Candidate> drafting_;
+  std::vector<Candidate> crowd_;  // drafting pays where all of them do
+  Depth of_crowd_;
 };
 
 }  // namespace headrace

@@ -131,6 +131,30 @@ TEST(ModelDrafts, ARightDraftIsUsedToTheDepthThatPays) {
   EXPECT_GE(speedup({.right = 0.6, .requests = 20, .prompt = 20}), 0.99);  // 1.07 at best
 }
 
+// On a GPU a pass costs a draft's weights, whatever the rows: too much for one of many sequences,
+// little for all of them. They begin together.
+TEST(ModelDrafts, ManyForWhomAPassIsCheapTogetherAllDraft) {
+  for (const int32_t streams : {16, 32, 64}) {
+    const World world{.right = 0.8,
+                      .streams = streams,
+                      .requests = 4 * streams,
+                      .base = 0.0045,
+                      .row = 0.000016,
+                      .prompt_token = 0.00001,
+                      .pass = 0.00025,
+                      .draft_row = 0.000002};
+    double tokens = 1, chance = 1, best = 1;
+    for (int32_t depth = 1; depth <= 5; ++depth) {
+      tokens += chance *= world.right;
+      const double rows = streams * (1.0 + depth);
+      const double seconds =
+          world.step_seconds(rows) + depth * world.pass + world.draft_row * streams * depth;
+      best = std::max(best, tokens * world.step_seconds(streams) / seconds);
+    }
+    EXPECT_GE(speedup(world), 0.8 * best) << streams << ": " << best;
+  }
+}
+
 // Steps of many rows cost by the row: there the draft brings nothing, and is not asked.
 TEST(ModelDrafts, WhereRowsCostTheirShareNobodyDrafts) {
   const World world{.right = 0.9, .streams = 16, .requests = 48, .base = 0.001, .row = 0.02};

@@ -46,8 +46,10 @@ void Proposer::give_drafts(StepDraft& draft, int32_t tokens_left) {
   for (DraftEntry& candidate : draft.candidates) {
     const Sequence& sequence = *candidate.sequence;
     const bool decodes = candidate.count == 1 && sequence.is<Decoding>();
-    if (!decodes || !sequence.proposals.awaited) continue;
-    asked_.push_back({.entry = &candidate, .most = most_for(sequence, tokens_left)});
+    if (!decodes || !may_have(sequence)) continue;
+    asked_.push_back({.entry = &candidate,
+                      .most = most_for(sequence, tokens_left),
+                      .awaited = sequence.proposals.awaited});
   }
   drafts_.give(draft.budget, asked_, tokens_left);
 }
