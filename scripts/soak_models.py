@@ -145,10 +145,11 @@ SHAPES = [
 
 class Flags:
     """`pool`: tokens of keys and values in the pool. `pressure`: counts of the server that must not be 0 at its end.
-    `adapters`: so many, which requests name in turn, and the model itself. `ranks`: as many GPUs are needed. (On one, a kernel of one rank may hold the room that one waits for of the other.)"""
+    `adapters`: so many, which requests name in turn, and the model itself. `drafts`: the model proposes for itself. `ranks`: as many GPUs are needed. (On one, a kernel of one rank may hold the room that one waits for of the other.)"""
 
-    def __init__(self, name, *flags, pool=MODEL_LEN * SEQS // 2, pressure=(), page_bytes_min=0, policy="", ranks=1, adapters=0):
+    def __init__(self, name, *flags, pool=MODEL_LEN * SEQS // 2, pressure=(), page_bytes_min=0, policy="", ranks=1, adapters=0, drafts=False):
         self.name, self.flags, self.pool, self.pressure, self.ranks = name, list(flags), pool, pressure, ranks
+        self.drafts = drafts  # whose keys and values lie in the same pages
         self.page_bytes_min, self.policy, self.adapters = page_bytes_min, policy, adapters
         if policy:
             self.flags += ["--policy", policy]
@@ -161,6 +162,8 @@ class Flags:
         if shape.keeps_states() and (swaps or proposes):
             return False  # refused, or of no effect
         if shape.keeps_latents() and self.keeps_fp8():
+            return False
+        if self.drafts and (shape.keeps_states() or len(set(shape.more.get("layer_types", []))) > 1):
             return False
         if self.adapters and not soak_adapters.modules_of(shape):
             return False
@@ -209,6 +212,10 @@ FLAGS = [
     Flags("ngram", *NGRAM, pressure=("proposed",)),
     Flags("invariant-ngram", "--batch-invariant", *NGRAM, pressure=("proposed",)),
     Flags("ngram-swap", *NGRAM, *SWAP, pool=TIGHT, pressure=(*OUT_AND_BACK, "proposed")),
+    Flags("draft", drafts=True, pressure=("proposed",)),
+    Flags("draft-eager", "--enforce-eager", "--draft-vocab", "20000", drafts=True, pressure=("proposed",)),
+    Flags("draft-recompute", *CROWDED, "--draft-vocab", "20000", drafts=True, pool=TIGHT, pressure=("preemptions", "proposed")),
+    Flags("invariant-draft", "--batch-invariant", "--draft-vocab", "20000", drafts=True, pressure=("proposed",)),
     Flags("adapters", adapters=5),
     Flags("invariant-adapters", "--batch-invariant", *NGRAM, adapters=5, pressure=("proposed",)),
     Flags("adapters-swap", *SWAP, adapters=3, pool=TIGHT, pressure=OUT_AND_BACK),

@@ -60,13 +60,15 @@ class Server:
             json.dump(shape.tokenizer(), out)
         self.log_path = os.path.join(folder, "log")
         self.alone = options.long > 0 and not options.beside
-        pool = flags.pool * shape.token_bytes(flags.element())
+        pool = flags.pool * shape.token_bytes(flags.element()) * (2 if flags.drafts else 1)
         command = [
             options.headrace, "serve", "-m", folder, "--load-format", "dummy", "--device", options.device, "--port", "0",
             "--served-model-name", "soak", "--dummy-sharpness", f"{shape.sharpness():.4f}", "--kv-cache-memory-bytes", str(pool),
             "--max-model-len", str(MODEL_LEN), "--max-num-seqs", str(SEQS), "--log-level", "info", "--no-access-log",
             "--threads", str(options.threads), *flags.flags,
         ]  # fmt: skip
+        if flags.drafts:
+            command += ["--model-draft", folder, "--draft-p-min", "0"]
         if flags.adapters and soak_adapters.modules_of(shape):
             command += ["--lora-modules", *soak_adapters.write_adapters(shape, flags.adapters, folder)]
         self.command = " ".join(command)

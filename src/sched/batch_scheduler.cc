@@ -93,6 +93,7 @@ bool BatchScheduler::cancel(RequestId request, int32_t choice) {
 StepPlan BatchScheduler::plan() {
   CHECK_MSG(in_flight_.size() < static_cast<size_t>(options_.steps_in_flight_max),
             "plan() with steps_in_flight_max plans not applied");
+  if (waits_for_proposals()) return {};
   if (cache_ != nullptr) cache_->begin_plan(Ticket(next_step_));
   background_.note_live_work();
   table_.release_slots();
@@ -114,6 +115,15 @@ StepPlan BatchScheduler::plan() {
     supply_.collect_moves(draft.plan);
   }
   return submit(draft);
+}
+
+// A step beside one with sequences that get proposals would have the others alone: both would come
+// half full from then on, each as long as a full one.
+bool BatchScheduler::waits_for_proposals() const {
+  if (in_flight_.empty()) return false;
+  return std::ranges::any_of(table_.running().all(), [](const Sequence* sequence) {
+    return sequence->proposals.awaited && sequence->is<Decoding>() && !sequence->can_decode();
+  });
 }
 
 StepDraft BatchScheduler::begin_draft() {

@@ -73,6 +73,7 @@ class BatchScheduler final : public Scheduler {
  private:
   // plan(), in order.
   void renew_reservations();
+  bool waits_for_proposals() const;
   StepDraft begin_draft();
   void draft_step(StepDraft& draft);
   std::optional<StepTerms> looser_terms(const StepDraft& draft) const;
