@@ -280,7 +280,9 @@ Status DeviceRunner::build(const StepPlan& plan, StepSubmission& submission) {
   step.logit_rows.assign(builder_.logit_rows().begin(), builder_.logit_rows().end());
   sampler_.build(step.logit_rows, slots_, step.sample_rows);
   hold_adapters(plan, step);
-  submission.size = {.rows = padded_rows, .adapters = batch.adapters.any()};
+  submission.size = {.rows = padded_rows,
+                     .adapters = batch.adapters.any(),
+                     .rows_meet = proposed.token_count > std::ssize(proposed.work)};
   const auto padded = static_cast<size_t>(submission.size.rows);
   const size_t rows = std::max(step.logit_rows.size(), padded);
   HR_RETURN_IF_ERROR(make_room(submission.ticket, rows));
@@ -514,7 +516,8 @@ int64_t device_runner_bytes(const Device& device, const Model& model, const KvPl
 int64_t device_recording_bytes(const Model& model, const ModelRunnerOptions& options) {
   const auto sizes =
       static_cast<int64_t>(StepGraphs::sizes_up_to(recorded_rows_max(options)).size());
-  const int64_t of_each = options.adapter_slots == nullptr ? 1 : 2;  // with and without adapters
+  // With and without adapters; of plain steps, and of those that verify proposals.
+  const int64_t of_each = 2 * (options.adapter_slots == nullptr ? 1 : 2);
   const int64_t of_draft = options.draft == nullptr ? 0 : options.draft->spec().layer_count;
   return (of_each * model.spec().layer_count + of_draft) * sizes * kRecordedLayerBytes;
 }

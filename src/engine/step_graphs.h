@@ -30,7 +30,8 @@ struct PaddedStepCost {
 // What steps have in common that a recording is of.
 struct RecordedSize {
   int32_t rows = 0;
-  bool adapters = false;  // of some rows
+  bool adapters = false;   // of some rows
+  bool rows_meet = false;  // AttentionPlan::rows_meet
   friend auto operator<=>(const RecordedSize&, const RecordedSize&) = default;
 };
 

@@ -54,6 +54,7 @@ Result<StepGraphs::Recording> StepRecorder::record(const Sources& sources, Works
   const std::vector<std::span<std::byte>> to(plans.begin(), plans.end());
   StepInput input = StepInput::in(
       sources.arena, parts, plan_padding(sources.attention, sources.padding.decodes(rows), to));
+  for (AttentionPlan& plan : input.attention_plans) plan.rows_meet = size.rows_meet;
   input.results = sources.results.rows();
   input.tops = sources.results.tops(rows);
 

@@ -45,6 +45,7 @@ StepInput StepWriter::write(const ForwardBatch& batch, std::span<const SlotId> s
   arena_.fill(parts.tokens, batch.tokens);
   arena_.fill(parts.positions, batch.positions);
   std::vector<AttentionPlan> plans;
+  const bool rows_meet = std::ranges::adjacent_find(sequences) != sequences.end();
   for (size_t group = 0; group < batch.groups.size(); ++group) {
     arena_.fill(parts.slots[group], batch.groups[group].slots, storage_.padding_slot());
     const std::span<std::byte> to = arena_.on_host(parts.attention_plans[group]);
@@ -54,6 +55,7 @@ StepInput StepWriter::write(const ForwardBatch& batch, std::span<const SlotId> s
                                       arena_.on_host(parts.attention_plans[group - 1]),
                                       slots_.group_stride(), to)
                         : plan_group(batch, sequences, group, to));
+    plans.back().rows_meet = rows_meet;
   }
   fill_lora_tasks(adapters, arena_.on_host(parts.lora_tasks));
   if (kept != nullptr) fill_lora_tasks(kept_adapters_, arena_.on_host(parts.kept_lora_tasks));

@@ -47,8 +47,8 @@ class StepWriter {
     std::span<const DeviceLogitBias> biases;       // of all rows
   };
   // But for results and tops, which have no place in the arena. `sequences`: the slots of the
-  // batch's (BatchBuilder::sequence_slots()). A step of fewer than `padded` rows gets rows of
-  // padding.
+  // batch's (BatchBuilder::sequence_slots()), several of which may be rows of one slot's sequence,
+  // side by side. A step of fewer than `padded` rows gets rows of padding.
   // REQUIRES: slots.collect() was called for the plan as KvStorage mapped it, and
   // states.begin_step()
   StepInput write(const ForwardBatch& batch, std::span<const SlotId> sequences,

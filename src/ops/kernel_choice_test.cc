@@ -183,9 +183,11 @@ GpuLines weights_on_a_gpu() {
 
 // A step of single rows on a GPU: 32 query heads of 8 key heads.
 template <class Choose>
-std::string decode_choices(const DeviceTraits& traits, int32_t head_dim, const Choose& choose) {
+std::string decode_choices(const DeviceTraits& traits, int32_t head_dim, const Choose& choose,
+                           bool rows_meet = false) {
   const Rows memory;
-  AttentionPlan plan{.has_decode = true, .only_single_rows = !traits.batch_invariant};
+  AttentionPlan plan{
+      .has_decode = true, .only_single_rows = !traits.batch_invariant, .rows_meet = rows_meet};
   plan.shape = {.query_heads = 32, .kv_heads = 8, .head_dim = head_dim, .sm_count = 132};
   KvLayerView kv = alike_kv(DType::kBF16, KeyLayout::kRows, 8, head_dim);
   kv.base = memory.at;
@@ -216,6 +218,8 @@ Lines others_on_a_gpu(const DeviceTraits& traits) {
     lines.push_back(fmt::format("d {} attention: {}", dim, decode_choices(traits, dim, attend)));
     lines.push_back(fmt::format("d {} rope_attention: {}", dim,
                                 decode_choices(traits, dim, rotate_and_attend)));
+    lines.push_back(fmt::format("d {} rope_attention of rows that meet: {}", dim,
+                                decode_choices(traits, dim, rotate_and_attend, true)));
   }
   for (const DType dtype : {DType::kF32, DType::kBF16}) {
     for (const int64_t vocabulary : {32000, 128256, 262144, 500000, 1000000, 1 << 20}) {

@@ -117,6 +117,9 @@ struct AttentionPlan {
   bool has_decode = false;
   bool splits_prompts = false;    // prefill tiles may be shared out by keys
   bool only_single_rows = false;  // every sequence has one row, in decode tiles
+  // Some of these sequences are rows of one, which see each other's keys: all keys of the step are
+  // kept before any row attends. Whoever makes such a step says so.
+  bool rows_meet = false;
 
   bool has_merge = false;       // some tiles are shared out by keys
   int64_t bytes = 0;            // of the arena in use: what has to reach the device
