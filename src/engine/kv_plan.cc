@@ -176,6 +176,7 @@ std::string KvPlan::to_string(int64_t tokens) const {
 ModelSpec with_draft(const ModelSpec& model, const ModelSpec& draft) {
   ModelSpec both = model;
   both.layer_count += draft.layer_count;
+  if (!both.keys_of.empty()) both.keys_of.resize(static_cast<size_t>(both.layer_count), -1);
   for (LayerKv kv : draft.kv) {
     kv.window = 0;
     both.kv.push_back(kv);
@@ -192,6 +193,7 @@ ModelSpec with_rows(const ModelSpec& model, LayerKv kind, int64_t width) {
   for (int64_t kept = 0; kept < width; kept += of_layer) {
     with.kv.push_back(kind);
     ++with.layer_count;
+    if (!with.keys_of.empty()) with.keys_of.push_back(-1);
   }
   return with;
 }
@@ -213,7 +215,9 @@ KvPlan plan_kv(const ModelSpec& spec, KvFormats formats, int32_t block_tokens) {
   }
   for (int32_t layer = 0; layer < spec.layer_count; ++layer) {
     if (spec.kv[static_cast<size_t>(layer)].kv_heads == 0) {  // nothing, and of any group
-      plan.layer_group.push_back(0);
+      const auto of_keys = static_cast<size_t>(layer_of_keys(spec, layer));
+      const bool attends = of_keys < plan.layer_group.size();  // what a layer before it keeps
+      plan.layer_group.push_back(attends ? plan.layer_group[of_keys] : 0);
       plan.layer_offset.push_back(0);
       continue;
     }

@@ -131,6 +131,22 @@ TEST(KvPlan, AModelThatKeepsNothingOfATokenHasPlaces) {
   EXPECT_NE(plan.to_string(1024).find("hold no keys and values"), std::string::npos);
 }
 
+// Layers that attend what others keep take no place, and have the group of these.
+TEST(KvPlan, LayersThatShareKeysAreOfTheGroupOfThese) {
+  ModelSpec spec = spec_of(6, 2, {2, 32, 32, 64}, 1024);  // the third and the last are full
+  spec.keys_of = {-1, -1, -1, 1, 1, 2};
+  for (const size_t layer : {3, 4, 5}) spec.kv[layer] = {};
+  const KvPlan plan = plan_kv(spec, {KvFormat::kF16}, 16);
+  EXPECT_EQ(plan.layer_group[3], plan.layer_group[1]);
+  EXPECT_EQ(plan.layer_group[4], plan.layer_group[1]);
+  EXPECT_EQ(plan.layer_group[5], plan.layer_group[2]);
+  EXPECT_NE(plan.layer_group[5], plan.layer_group[4]);
+  EXPECT_EQ(plan.seen_bytes(64), 3 * 64 * 2 * 2 * 32 * 2);  // of three layers
+  const KvPlan with =
+      plan_kv(with_draft(spec, spec_of(1, 1, {2, 32, 32, 0}, 1024)), {KvFormat::kF16}, 16);
+  EXPECT_EQ(with.layer_group[6], with.layer_group[2]);  // it is like that one
+}
+
 TEST(KvPlan, LayersOfOneKindAreOneGroup) {
   const KvPlan plan = plan_kv(spec_of(30, 30, {3, 64, 64, 0}, 8192), {KvFormat::kF16}, 16);
   ASSERT_EQ(plan.groups.size(), 1u);

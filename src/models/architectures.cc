@@ -13,6 +13,7 @@
 #include "models/exaone4.h"
 #include "models/falcon.h"
 #include "models/gemma.h"
+#include "models/gemma4.h"
 #include "models/glm.h"
 #include "models/gpt2.h"
 #include "models/gpt_j.h"
@@ -80,6 +81,8 @@ constexpr std::array kArchitectures = {
     decoder<gemma_spec>("gemma", gemma_hf_names),
     decoder<gemma2_spec>("gemma2", gemma2_hf_names),
     decoder<gemma3_spec>("gemma3", gemma3_hf_names),
+    decoder<gemma3n_spec>("gemma3n", gemma4_hf_names),
+    decoder<gemma4_spec>("gemma4", gemma4_hf_names),
     decoder<smollm3_spec>("smollm3", llama_hf_names),
     decoder<olmo2_spec>("olmo2", olmo2_hf_names),
     decoder<starcoder2_spec>("starcoder2", starcoder2_hf_names),

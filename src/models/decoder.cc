@@ -44,8 +44,8 @@ int64_t feed_forward_rows(int64_t rows, const FeedForward& part, const DeviceTra
 
 // The widest columns that any layer's parts ask for, area by area.
 struct Widths {
-  std::vector<int64_t> mixer;
-  std::vector<int64_t> feed_forward;
+  std::vector<int64_t> mixer = {};
+  std::vector<int64_t> feed_forward = {};
   int64_t carried = 0;
   // Where memory is shared, what runs of feed-forward parts take of it: those of unequal layers
   // differ in rows and columns.
@@ -54,10 +54,11 @@ struct Widths {
     int64_t columns = 0;  // of all areas
     friend bool operator==(const Run&, const Run&) = default;
   };
-  std::vector<Run> runs;
+  std::vector<Run> runs = {};
 
-  static Widths of(std::span<const DecoderLayer> layers, const DeviceTraits& device) {
-    Widths widths;
+  static Widths of(const DecoderWeights& weights, const DeviceTraits& device) {
+    const std::span<const DecoderLayer> layers = weights.layers;
+    Widths widths{.carried = weights.carried ? weights.carried->columns() : 0};
     const bool in_place = shares_scratch(device);
     for (const DecoderLayer& layer : layers) {
       widen(widths.mixer, layer.mixer->scratch_columns(in_place));
@@ -176,19 +177,32 @@ class DecoderPass {
     for (size_t i = 0; i < ropes.size(); ++i) fill_angles(ropes[i], memory_.angles[i]);
   }
 
+  // Once, before the first layer; and behind the last.
+  void begin_carried(const CarriedRows& carried) {
+    carried.begin(context_, batch_.tokens, stream_.hidden(), memory_.carried);
+  }
+  void end_carried(const CarriedRows& carried) {
+    carried.end(context_, stream_.hidden(), carried_rows());
+  }
+
   // `mixer_input`: what its mixer reads in place of x; no data: x.
   void run_layer(int32_t index, const DecoderLayer& layer, const KvLayerView& kv,
                  const ConstTensorView& mixer_input = {}) {
+    if (layer.frame != nullptr) layer.frame->before(frame_run(layer));
     if (layer.form != LayerForm::kSequential) hold_network_input(layer, nullptr);
     mix(index, layer, kv, nullptr, mixer_input);
+    if (layer.frame != nullptr) layer.frame->between(frame_run(layer));
     feed_forward(layer);
+    if (layer.frame != nullptr) layer.frame->after(frame_run(layer));
   }
 
   // The last: what it keeps is of all rows, the rest of those that are read afterwards. They are
   // the first of `hidden` then.
-  void run_layer_of_kept(int32_t index, const DecoderLayer& layer, const KvLayerView& kv) {
+  void run_layer_of_kept(int32_t index, const DecoderLayer& layer, const KvLayerView& kv,
+                         const std::optional<CarriedRows>& carried) {
     const std::span<const int32_t> rows = batch_.kept->rows;
     const TensorView hidden = stream_.hidden();
+    if (layer.frame != nullptr) layer.frame->before(frame_run(layer));
     if (layer.form != LayerForm::kSequential) hold_network_input(layer, &rows);
     mix(index, layer, kv, batch_.kept);
     if (rows.empty()) return;
@@ -197,8 +211,12 @@ class DecoderPass {
       stream_.settle();
       stream_.keep_rows(rows);
     }
+    if (carried) keep_carried(rows);
+    if (layer.frame != nullptr) layer.frame->between(frame_run(layer));
     feed_forward(layer);
+    if (layer.frame != nullptr) layer.frame->after(frame_run(layer));
     stream_.settle();
+    if (carried) end_carried(*carried);
     const TensorView& kept = stream_.hidden();
     context_.stream.copy(hidden.data, kept.data, kept.rows() * kept.row_stride);
   }
@@ -249,6 +267,30 @@ class DecoderPass {
     return batch_.groups[static_cast<size_t>(batch_.layer_group[static_cast<size_t>(layer)])];
   }
 
+  // Up to date, for what works on rows themselves.
+  FrameRun frame_run(const DecoderLayer& layer) {
+    stream_.settle();
+    return {.context = context_,
+            .x = stream_.hidden(),
+            .carried = carried_rows(),
+            .mixer_norm = layer.mixer_norm};
+  }
+
+  // Of the rows that there are; nothing where nothing is carried.
+  TensorView carried_rows() const {
+    if (memory_.carried.columns() == 0) return {};
+    return memory_.carried.row_range(0, stream_.hidden().rows());
+  }
+
+  // Ascending: each moves to the front, past those that were read.
+  void keep_carried(std::span<const int32_t> rows) {
+    const TensorView& all = memory_.carried;
+    for (size_t i = 0; i < rows.size(); ++i) {
+      std::memmove(all.row(static_cast<int64_t>(i)), all.row(rows[i]),
+                   static_cast<size_t>(all.row_stride));
+    }
+  }
+
   PartScratch scratch_of(std::span<const TensorView> areas) const {
     return {areas, shares_scratch(context_.device.traits())};
   }
@@ -259,14 +301,15 @@ class DecoderPass {
     ResidualBranch branch = input.data == nullptr
                                 ? ResidualBranch(stream_, layer.mixer_norm, layer.mixer_post_norm)
                                 : ResidualBranch(stream_, input, layer.mixer_post_norm);
-    layer.mixer->run({.branch = branch,
-                      .scratch = scratch_of(memory_.mixer),
-                      .angles = memory_.angles,
-                      .kv = kv,
-                      .group = group_of(index),
-                      .kept = kept,
-                      .states = batch_.states.behind(state_offsets_[static_cast<size_t>(index)]),
-                      .carried = memory_.carried});
+    layer.mixer->run(
+        {.branch = branch,
+         .scratch = scratch_of(memory_.mixer),
+         .angles = memory_.angles,
+         .kv = kv,
+         .group = group_of(layer.mixer->keys_of() < 0 ? index : layer.mixer->keys_of()),
+         .kept = kept,
+         .states = batch_.states.behind(state_offsets_[static_cast<size_t>(index)]),
+         .carried = memory_.carried});
     if (kept == nullptr || !kept->rows.empty()) branch.finish();
   }
 
@@ -351,7 +394,7 @@ class Decoder final : public Model {
             spec_of_range(headrace::model_spec(spec_.model, weights.layers), options.layers)),
         state_offsets_(state_offsets(model_spec_)),
         weights_(std::move(weights)),
-        widths_(Widths::of(weights_.layers, device)),
+        widths_(Widths::of(weights_, device)),
         device_(device),
         activation_dtype_(activation_dtype),
         adapter_sizes_{options.adapter_slots, options.adapter_rank_max},
@@ -388,15 +431,21 @@ class Decoder final : public Model {
     if (spec_.features.use == FeatureUse::kBeside && range.first == 0) {
       first_input = beside_features(context, batch, hidden);
     }
+    if (weights_.carried) pass.begin_carried(*weights_.carried);
     for (int32_t i = range.first; i < range.last; ++i) {
       const DecoderLayer& layer = weights_.layers[static_cast<size_t>(i)];
-      if (batch.kept != nullptr && i + 1 == model_spec_.layer_count) {
-        pass.run_layer_of_kept(i, layer, kv[static_cast<size_t>(i)]);
+      const KvLayerView& of_keys = kv[static_cast<size_t>(layer_of_keys(model_spec_, i))];
+      const bool is_last = i + 1 == model_spec_.layer_count;
+      if (batch.kept != nullptr && is_last) {
+        pass.run_layer_of_kept(i, layer, of_keys, weights_.carried);
         return leave_at_taps(context.stream, taps, i,
                              hidden.row_range(0, std::ssize(batch.kept->rows)));
       }
-      pass.run_layer(i, layer, kv[static_cast<size_t>(i)],
-                     i == 0 ? first_input : ConstTensorView());
+      pass.run_layer(i, layer, of_keys, i == 0 ? first_input : ConstTensorView());
+      if (weights_.carried && is_last) {
+        pass.settle();
+        pass.end_carried(*weights_.carried);
+      }
       if (!has_tap(taps, i)) continue;
       pass.settle();
       leave_at_taps(context.stream, taps, i, hidden);
@@ -560,7 +609,11 @@ int64_t Decoder::workspace_bytes(int32_t tokens, int32_t logit_rows, int32_t kv_
     const DecoderLayer& layer = weights_.layers[static_cast<size_t>(i)];
     fed.rows = feed_forward_rows(tokens, *layer.feed_forward, device_);
     op_bytes = std::max({op_bytes, layer.mixer->op_workspace_bytes(mixed),
-                         layer.feed_forward->op_workspace_bytes(fed)});
+                         layer.feed_forward->op_workspace_bytes(fed),
+                         layer.frame == nullptr ? 0 : layer.frame->workspace_bytes(tokens)});
+  }
+  if (weights_.carried) {
+    op_bytes = std::max(op_bytes, weights_.carried->workspace_bytes(tokens));
   }
   op_bytes = std::max(op_bytes, adapter_workspace_bytes(tokens));
   ArenaPlaces places;

@@ -8,7 +8,8 @@ Status DecoderLayer::load(LayerTensors& tensors, int64_t hidden) {
   HR_RETURN_IF_ERROR(tensors.read_norm("post_attention_norm", hidden, mixer_post_norm));
   HR_RETURN_IF_ERROR(tensors.read_norm(ffn_norm_name, hidden, ffn_norm));
   HR_RETURN_IF_ERROR(feed_forward->load(tensors));
-  return tensors.read_norm("post_ffw_norm", hidden, ffn_post_norm);
+  HR_RETURN_IF_ERROR(tensors.read_norm("post_ffw_norm", hidden, ffn_post_norm));
+  return frame == nullptr ? ok_status() : frame->load(tensors);
 }
 
 Status DecoderLayer::split(const ShardSpec& shard) {
@@ -32,9 +33,11 @@ DecoderLayer make_layer(const DecoderSpec& spec, int32_t index) {
   return {.mixer_norm = norm(has_mixer && !layer.mixer_reads_x, layer.pre_norm),
           .mixer = make_any_part(layer.mixer, hidden),
           .mixer_post_norm = norm(has_mixer, layer.post_norm),
-          .ffn_norm = norm(own_norm, layer.pre_norm, layer.network_input_scale),
+          .ffn_norm =
+              norm(own_norm && !layer.network_reads_x, layer.pre_norm, layer.network_input_scale),
           .feed_forward = make_any_part(layer.feed_forward, hidden),
           .ffn_post_norm = norm(has_network, layer.post_norm),
+          .frame = std::visit([&](const auto& of) { return make_frame(of, hidden); }, layer.frame),
           .mixer_norm_name = layer.mixer_norm_name,
           .ffn_norm_name = layer.ffn_norm_name,
           .form = layer.form,

@@ -16,6 +16,7 @@ struct DecoderLayer {
   NormWeights ffn_norm;
   std::unique_ptr<FeedForward> feed_forward;
   NormWeights ffn_post_norm;
+  std::unique_ptr<LayerFrame> frame;  // null: none
   const char* mixer_norm_name;
   const char* ffn_norm_name;
   LayerForm form;
@@ -43,6 +44,8 @@ template <class Visit>
 void for_each_matrix(const DecoderLayer& layer, const Visit& visit) {
   for (LinearWeight* weight : layer.mixer->matrices()) visit(*weight);
   for (LinearWeight* weight : layer.feed_forward->matrices()) visit(*weight);
+  if (layer.frame == nullptr) return;
+  for (LinearWeight* weight : layer.frame->matrices()) visit(*weight);
 }
 
 }  // namespace headrace

@@ -12,9 +12,10 @@
 namespace headrace {
 namespace {
 
-// Lists what a layer asks for, and gives it nothing.
+// Lists what a layer asks for, or the model (kOfModel), and gives it nothing.
 class ListedTensors final : public LayerTensors {
  public:
+  static constexpr int32_t kOfModel = -1;
   ListedTensors(int32_t layer, std::vector<TensorSpec>& list) : layer_(layer), list_(list) {}
 
   Result<LinearLayer> matrix(const MatrixStack& stack) override {
@@ -37,12 +38,18 @@ class ListedTensors final : public LayerTensors {
     add(name, shape);
     return std::vector<float>(static_cast<size_t>(shape.elements().value()));
   }
+  Result<ConstTensorView> table(const std::string& name, const Shape& shape) override {
+    add(name, shape);
+    return ConstTensorView();
+  }
   Result<LinearLayer> made(const Shape&, std::span<const float>) override { return LinearLayer(); }
   Result<DeviceVector> made_vector(std::span<const float>) override { return DeviceVector(); }
 
  private:
   void add(const std::string& name, const Shape& shape, bool exact = false) {
-    list_.push_back({fmt::format("blk.{}.{}", layer_, name), shape, exact});
+    std::string whole = layer_ == kOfModel ? name : fmt::format("blk.{}.{}", layer_, name);
+    if (!list_.empty() && list_.back().name == whole) return;  // twice, one after the other
+    list_.push_back({std::move(whole), shape, exact});
   }
 
   const int32_t layer_;
@@ -133,7 +140,9 @@ ModelSpec model_spec(ModelSpec model, std::span<const DecoderLayer> layers) {
     model.query_heads = std::max(model.query_heads, layer.mixer->query_heads());
     model.kv.push_back(layer.mixer->kept());
     model.state_bytes.push_back(layer.mixer->state_bytes());
+    model.keys_of.push_back(layer.mixer->keys_of());
   }
+  if (std::ranges::all_of(model.keys_of, [](int32_t of) { return of < 0; })) model.keys_of.clear();
   return model;
 }
 
@@ -181,6 +190,8 @@ std::vector<TensorSpec> decoder_tensors(const DecoderSpec& spec) {
   if (features.use == FeatureUse::kBeside) {
     tensors.push_back({"blk.0.hidden_norm.weight", Shape{hidden}});
   }
+  ListedTensors of_model(ListedTensors::kOfModel, tensors);
+  CHECK(CarriedRows(spec.carried, hidden).load(of_model).ok());
   for (int32_t i = 0; i < spec.model.layer_count; ++i) {
     ListedTensors listed(block_of(spec, i), tensors);
     CHECK(make_layer(spec, i).load(listed, hidden).ok());

@@ -5,7 +5,8 @@
 //   branch = mixer(pre_norm(x));          x := x + residual_scale * post_norm(branch)
 //   branch = feed_forward(pre_norm(x));   x := x + residual_scale * post_norm(branch)
 // where each norm, and either part, may be absent, or, of parallel layers, the second reads x as
-// the first did. The parts are those of parts/part_list.h.
+// the first did. What a layer does to x around them is its frame's. The parts are those of
+// parts/part_list.h.
 #pragma once
 
 #include <cstdint>
@@ -40,9 +41,11 @@ struct DecoderLayerSpec {
   const char* mixer_norm_name = "attn_norm";  // of the tensors of the mixer's pre_norm
   const char* ffn_norm_name = "ffn_norm";     // of those of the network's
   bool mixer_reads_x = false;                 // no norm stands before it, whatever pre_norm says
+  bool network_reads_x = false;               // likewise
   // Of what the network reads, and of its branch (Falcon-H1).
   float network_input_scale = 1.0f;
   float network_scale = 1.0f;
+  FrameSpec frame;  // what it does to x around both
   // Whose tensors it has, of the layers of a file; -1: those of its own place. (A layer of RWKV is
   // two here, of which each mixes the rows of a sequence.)
   int32_t block = -1;
@@ -91,6 +94,7 @@ struct DecoderSpec {
   bool tied_embeddings = false;
   bool output_bias = false;  // of the output matrix
   OutputHead head;           // its classes are no part of the decoder
+  CarriedSpec carried;       // what frames read beside x
   FeatureSpec features;
   int32_t output_vocab = 0;  // rows of the output matrix, of a vocabulary of its own; 0: vocab_size
 };

@@ -60,6 +60,7 @@ class DecoderLoader {
   Status load_tensors() {
     const Timeline::Span span(options_.timeline, "weights");
     HR_RETURN_IF_ERROR(load_positions());
+    HR_RETURN_IF_ERROR(load_carried());
     for (const RopeTable& table : spec_.ropes) HR_RETURN_IF_ERROR(load_rope(table));
     for (int32_t i = 0; i < spec_.model.layer_count; ++i) {
       HR_RETURN_IF_ERROR(load_layer(i));
@@ -98,9 +99,16 @@ class DecoderLoader {
     return status;
   }
 
-  // Of one layer, by their names in it.
+  Status load_carried() {
+    if (spec_.carried.is_empty()) return ok_status();
+    TensorsOfLayer tensors(*this, TensorsOfLayer::kOfModel);
+    return weights_.carried.emplace(spec_.carried, spec_.model.hidden_size).load(tensors);
+  }
+
+  // Of one layer, or the model, by their names in it.
   class TensorsOfLayer final : public LayerTensors {
    public:
+    static constexpr int32_t kOfModel = -1;
     TensorsOfLayer(DecoderLoader& loader, int32_t layer) : loader_(loader), layer_(layer) {}
     bool on_gpu() const override { return loader_.device_.kind() == DeviceKind::kCuda; }
     Result<LinearLayer> matrix(const MatrixStack& stack) override {
@@ -116,6 +124,9 @@ class DecoderLoader {
     Result<std::vector<float>> values(const std::string& name, const Shape& shape) override {
       return loader_.host_values(name_in_file(name), shape);
     }
+    Result<ConstTensorView> table(const std::string& name, const Shape& shape) override {
+      return loader_.source_.get(name_in_file(name), shape);
+    }
     Result<LinearLayer> made(const Shape& shape, std::span<const float> values) override {
       return loader_.made(shape, values);
     }
@@ -128,7 +139,7 @@ class DecoderLoader {
 
    private:
     std::string name_in_file(const std::string& name) const {
-      return fmt::format("blk.{}.{}", layer_, name);
+      return layer_ == kOfModel ? name : fmt::format("blk.{}.{}", layer_, name);
     }
     DecoderLoader& loader_;
     const int32_t layer_;

@@ -1,6 +1,7 @@
 // The weights of a Decoder in device memory, and their load from any WeightSource.
 #pragma once
 
+#include <optional>
 #include <vector>
 
 #include "models/decoder_layer.h"
@@ -33,6 +34,7 @@ struct DecoderWeights {
   DeviceVector output_bias;    // [V] or empty
   Shares vocabulary;           // of the ranks; one where the head is whole
   FeatureWeights features;
+  std::optional<CarriedRows> carried;      // of models whose frames read such
   std::vector<MatrixStack> adapter_sites;  // by LinearLayer::site
 };
 
@@ -40,6 +42,11 @@ struct DecoderWeights {
 template <class Weights, class Visit>
 void for_each_matrix(Weights& weights, const Visit& visit) {
   for (const DecoderLayer& layer : weights.layers) for_each_matrix(layer, visit);
+  if (weights.carried) {
+    for (LinearWeight* weight : const_cast<CarriedRows&>(*weights.carried).matrices()) {
+      visit(*weight);
+    }
+  }
   if (weights.features.fc.weight.n() > 0) visit(weights.features.fc.weight);
   if (weights.output.n() > 0) visit(weights.output);
 }

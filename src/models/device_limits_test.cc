@@ -70,6 +70,48 @@ TEST(DeviceLimits, LargerVocabulariesAreRefusedByTheirSize) {
             "1048576: use --device cpu");
 }
 
+// Parts without kernels are named, before any other limit.
+TEST(DeviceLimits, PartsOfCpusAloneAreRefusedByName) {
+  const auto refused = [](const auto& change) {
+    DecoderSpec spec = spec_of(64, 96);
+    change(spec);
+    const Status status = check_device_limits(spec, hopper(), DType::kBF16);
+    EXPECT_EQ(status.code(), StatusCode::kUnsupported);
+    EXPECT_NE(status.message().find("on a GPU yet: use --device cpu"), std::string::npos);
+    return std::string(status.message());
+  };
+  const auto starts = [](const std::string& text, const char* with) {
+    EXPECT_TRUE(text.starts_with(with)) << text;
+  };
+  starts(refused([](DecoderSpec& spec) { spec.carried.streams = 4; }), "streams of rows");
+  starts(refused([](DecoderSpec& spec) { spec.carried.input_width = 8; }),
+         "inputs of each layer of the token itself");
+  starts(refused([](DecoderSpec& spec) {
+           spec.layers[0].frame = TokenInputSpec{.scales = true};
+           spec.layers[0].mixer = NoMixerSpec{};
+         }),
+         "layers that scale their rows");
+  starts(refused([](DecoderSpec& spec) { spec.layers[0].attention().value_norm = true; }),
+         "norms of values");
+  starts(refused([](DecoderSpec& spec) {
+           spec.layers[0].mixer = NoMixerSpec{};
+           spec.layers[1].attention().keys_of = 0;
+         }),
+         "layers that attend other layers' keys");
+  starts(refused([](DecoderSpec& spec) {
+           spec.layers[0].mixer = NoMixerSpec{};
+           spec.layers[0].feed_forward =
+               NormedSumSpec{.network = {.width = 8},
+                             .mixture = {.router = {.experts = 2, .used = 1}, .width = 8}};
+         }),
+         "a network beside a mixture");
+  starts(refused([](DecoderSpec& spec) {
+           spec.layers[0].mixer = NoMixerSpec{};
+           spec.layers[0].dense().gate_cutoff = 1.0f;
+         }),
+         "sparse gates");
+}
+
 // A CPU takes whatever a file may ask for.
 TEST(DeviceLimits, ACpuTakesLargeHeads) {
   const auto cpu = create_cpu_device(1);

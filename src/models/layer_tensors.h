@@ -68,6 +68,11 @@ class LayerTensors {
   // In the host's memory: small ones that a part lays out in a way of its own.
   virtual Result<std::vector<float>> values(const std::string& name, const Shape& shape) = 0;
 
+  // CPU: a table of which rows are looked up, as the file has it; valid as long as the source.
+  virtual Result<ConstTensorView> table(const std::string& /*name*/, const Shape& /*shape*/) {
+    return unsupported("this model's parts look no rows up");
+  }
+
   // A matrix that a part makes of what values() gave it, where no tensor is what it multiplies by.
   virtual Result<LinearLayer> made(const Shape& /*shape*/, std::span<const float> /*values*/) {
     return unsupported("this model's parts make no matrices");

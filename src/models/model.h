@@ -72,10 +72,18 @@ struct ModelSpec {
   std::vector<LayerKv> kv;  // [layer_count]; no key heads: the layer keeps nothing of a token
   // [layer_count] or empty: what the layer keeps of a sequence, whatever its length.
   std::vector<int64_t> state_bytes = {};
+  // [layer_count] or empty: the layer whose keys and values a layer attends that keeps none of its
+  // own (Gemma 3n, 4); -1: its own.
+  std::vector<int32_t> keys_of = {};
   int32_t output_rows = 0;  // of the output matrix, where not all were loaded; 0: vocab_size
 
   int32_t logit_count() const { return output_rows > 0 ? output_rows : vocab_size; }
 };
+// The layer whose keys and values a layer attends.
+inline int32_t layer_of_keys(const ModelSpec& model, int32_t layer) {
+  const int32_t of = model.keys_of.empty() ? -1 : model.keys_of[static_cast<size_t>(layer)];
+  return of < 0 ? layer : of;
+}
 // Bytes from the front of an entry with the states of all layers to that of each, and to its end:
 // [layers + 1]. The end is 0 where no layer keeps one.
 std::vector<int64_t> state_offsets(const ModelSpec& model);

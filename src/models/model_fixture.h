@@ -148,7 +148,10 @@ class SequenceSession {
         // From the last block to the first: a table is no identity.
         for (int32_t b = blocks_; b-- > 0;) groups_.back().table.push_back(b);
       }
-      layer_group_.push_back(static_cast<int32_t>(index));
+      const int32_t own = static_cast<int32_t>(layer_group_.size());
+      const int32_t of_keys = layer_of_keys(model_.spec(), own);
+      layer_group_.push_back(of_keys < own ? layer_group_[static_cast<size_t>(of_keys)]
+                                           : static_cast<int32_t>(index));
     }
   }
 

@@ -80,6 +80,11 @@ ConstTensorView ResidualBranch::input() {
   return normed;
 }
 
+void ResidualBranch::normalise_input(const NormWeights& norm, const TensorView& out) {
+  CHECK(pre_norm_.kind == NormKind::kNone && made_input_.data == nullptr);
+  normalise(context(), norm, in_range(stream_.rows_.hidden), {}, 1.0f, out);
+}
+
 std::optional<RmsNormArgs> ResidualBranch::joining_norm() {
   if (pre_norm_.kind != NormKind::kRms || runs_unfused(context())) return std::nullopt;
   return RmsNormArgs{.x = in_range(stream_.rows_.hidden),

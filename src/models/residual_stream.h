@@ -72,6 +72,8 @@ class ResidualBranch {
   // a sum of several. Each ends before the next is made. REQUIRES: this one has read its input
   ResidualBranch instead(const ConstTensorView& input, float scale) const;
 
+  // Of a part that reads x itself, between norms of its own: norm(x). REQUIRES: no pre_norm
+  void normalise_input(const NormWeights& norm, const TensorView& out);
   // pre_norm(x) [rows, D], valid until the branch ends.
   ConstTensorView input();
   // y = pre_norm(x) W^T (+ bias): one op where that can be.

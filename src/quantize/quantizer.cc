@@ -27,7 +27,7 @@ Status check_layers(const ModelConfig& config) {
                     "--quantization q4_k rounds one while it loads",
                     config.architecture));
   }
-  if (has_states(config) || config.mixers.latent.rank > 0) {
+  if (has_states(config) || has_joined_layers(config) || config.mixers.latent.rank > 0) {
     return unsupported(
         fmt::format("{}: layers that are not plain attention are not quantised yet: "
                     "--quantization q4_k rounds such a model while it loads",

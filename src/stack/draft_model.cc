@@ -144,6 +144,9 @@ Result<DraftModel> load_draft_model(const StackOptions& options, const DraftTarg
   if (has_states(config)) {
     return named(unsupported("its layers keep states, which do not undo a rejected proposal"));
   }
+  if (has_joined_layers(config)) {
+    return named(unsupported("its layers leave rows to later ones, which a draft does not yet"));
+  }
   if (!config.head.generates()) return named(unsupported("the model generates no text"));
   if (config.context_length_max < target.config.served_length) {
     return named(invalid_argument(fmt::format(

@@ -255,6 +255,13 @@ class StackLoader {
           options_.model);
     }
     if (options_.device.enable_expert_parallel) warn_of_no_experts(weights.config);
+    if (stages() > 1 && has_joined_layers(weights.config)) {
+      return unsupported(
+          fmt::format("{}: its layers leave rows to later ones and are not split over stages: use "
+                      "--pipeline-parallel-size 1",
+                      options_.model),
+          "pipeline_parallel_size");
+    }
     if (stages() > 1) {
       HR_ASSIGN_OR_RETURN(const ModelSpec whole, weights.architecture->parse(weights.config));
       HR_RETURN_IF_ERROR(check_stages(whole, stages()));

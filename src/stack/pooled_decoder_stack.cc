@@ -140,11 +140,11 @@ class PooledDecoderLoad {
         config_.head_tokens.empty() ? OutputMatrix::kNotNeeded : OutputMatrix::kNeeded;
     weights = read_weights(*stack_->source_, options_.load, device().pool().thread_count(), matrix);
     HR_RETURN_IF_ERROR(refusal(weights.problems));
-    if (has_states(weights.config)) {
-      return unsupported(
-          fmt::format("{}: layers that keep states (convolutions, gated DeltaNet, "
-                      "Mamba) give no vectors and scores",
-                      options_.model));
+    if (has_states(weights.config) || has_joined_layers(weights.config)) {
+      return unsupported(fmt::format(
+          "{}: layers that leave something to later ones (states of convolutions, gated "
+          "DeltaNet, Mamba; rows beside rows of Gemma 3n and 4) give no vectors and scores",
+          options_.model));
     }
     HR_ASSIGN_OR_RETURN(weights.config.served_length, plan_model_len(options_, weights, device()));
     if (options_.memory.max_model_len == 0 && config_.length_max > 0) {

@@ -89,7 +89,7 @@ TEST(TokenizerRecipe, NamesMeanTheStepsOfTheFamilies) {
       {"llama3", "llama-bpe"}, {"o200k", "gpt-4o"},
       {"tekken", "tekken"},    {"deepseek_v3", "deepseek-v3"},
       {"qwen2", "qwen2"},      {"deepseek_coder", "deepseek-coder"},
-      {"falcon", "falcon"},
+      {"falcon", "falcon"},    {"gemma", ""},
   };
   for (const auto& [family, pre] : kNames) {
     SCOPED_TRACE(family);
@@ -97,7 +97,7 @@ TEST(TokenizerRecipe, NamesMeanTheStepsOfTheFamilies) {
     Vocab spelled = *vocab_from_tokenizer_json({.tokenizer = file});
     Vocab named = spelled;
     named.recipe = nullptr;
-    named.model = "gpt2";
+    named.model = std::string_view(family) == "gemma" ? "gemma4" : "gpt2";
     named.pre = pre;
     const auto by_steps = *Tokenizer::create(std::move(spelled));
     const auto by_name = *Tokenizer::create(std::move(named));

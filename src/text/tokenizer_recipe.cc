@@ -193,6 +193,18 @@ Result<TokenizerRecipe> unigram_recipe(const Vocab& vocab) {
       vocab, {.kind = TokenModelKind::kUnigram, .byte_fallback = true, .fuse_unk = true});
 }
 
+// Merges of characters over all of a text, whose spaces are spelled as letters.
+Result<TokenizerRecipe> gemma4_recipe(const Vocab&) {
+  TokenizerRecipe recipe;
+  recipe.pre_tokenizers.push_back(SpaceSpelling{std::string(kSpaceLetter)});
+  recipe.model = {.kind = TokenModelKind::kCharacterBpe,
+                  .byte_fallback = true,
+                  .use_unk = true,
+                  .fuse_unk = true};
+  recipe.spelling.replacements = {{std::string(kSpaceLetter), " "}};
+  return recipe;
+}
+
 Result<TokenizerRecipe> longest_match_recipe(const Vocab&) {
   TokenizerRecipe recipe;
   recipe.model = {.kind = TokenModelKind::kLongestMatch};
@@ -206,10 +218,9 @@ struct ModelRow {
 };
 // tokenizer.ggml.model.
 constexpr ModelRow kModelRows[] = {
-    {"gpt2", byte_bpe_recipe, false},
-    {"llama", score_bpe_recipe, true},
-    {"t5", unigram_recipe, false},
-    {"rwkv", longest_match_recipe, false},
+    {"gpt2", byte_bpe_recipe, false}, {"llama", score_bpe_recipe, true},
+    {"t5", unigram_recipe, false},    {"rwkv", longest_match_recipe, false},
+    {"gemma4", gemma4_recipe, true},
 };
 
 }  // namespace
@@ -221,7 +232,7 @@ Result<TokenizerRecipe> recipe_by_name(const Vocab& vocab) {
     if (row.name == vocab.model) return row.recipe(vocab);
   }
   return unsupported(
-      fmt::format("tokenizer model '{}' is not supported (known: gpt2, llama, t5, rwkv)",
+      fmt::format("tokenizer model '{}' is not supported (known: gpt2, llama, t5, rwkv, gemma4)",
                   vocab.model),
       "model");
 }

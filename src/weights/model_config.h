@@ -150,6 +150,31 @@ struct RwkvConfig {
   bool shifts_joined = false;  // the mixes of a layer lie in one tensor
 };
 
+// Of Gemma 3n and 4, whose layers are not all alike and read more than the rows before them.
+struct GemmaConfig {
+  // Layers at the end that attend what the last layer of their kind before these keeps.
+  int32_t sharing_layers = 0;
+  std::vector<int32_t> widths;  // [layers] of networks; empty: all as ModelConfig::ffn
+  // What a layer reads of the token itself: a row of a table for all layers.
+  int32_t input_width = 0;  // of each layer; 0: it reads nothing
+  int32_t input_vocab = 0;  // rows of the table
+  // Of Gemma 4.
+  bool layer_scales = false;          // a layer's rows are multiplied by a number at its end
+  int32_t full_head_dim = 0;          // of layers that do not slide; 0: as of the others
+  int32_t full_kv_heads = 0;          // likewise
+  double full_rotated = 1;            // share of the pairs of a head that rotate there
+  bool full_values_are_keys = false;  // values there are made of what keys are made of
+  bool experts_fused = false;         // gates and ups of experts lie in one tensor
+  // Of Gemma 3n.
+  int32_t streams = 0;  // of rows beside each other (AltUp); 0: there is one
+  int32_t active_stream = 0;
+  bool scales_corrected = true;
+  bool streams_stacked = false;  // their matrices lie in one tensor
+  int32_t laurel_rank = 0;
+  // [layers] or empty: of gates, those above mean + so many deviations are kept; NaN: all.
+  std::vector<float> gate_cutoffs;
+};
+
 struct MixerConfig {
   std::vector<LayerMixer> by_layer;  // [layers]; empty = all attend
   bool gated_attention = false;      // heads of layers that attend have gates (Qwen3-Next)
@@ -175,6 +200,7 @@ struct MixerConfig {
   LatentConfig latent;
   RwkvConfig rwkv;
   int32_t drafting_layers = 0;  // behind the others; not read
+  GemmaConfig gemma;
 
   LayerMixer of(int32_t layer) const {
     return by_layer.empty() ? LayerMixer::kAttention : by_layer[static_cast<size_t>(layer)];
@@ -258,6 +284,11 @@ inline bool has_states(const ModelConfig& config) {
   return std::ranges::any_of(config.mixers.by_layer, [](LayerMixer mixer) {
     return mixer != LayerMixer::kAttention && mixer != LayerMixer::kNone;
   });
+}
+// Whether a pass has to go through all layers at once: they leave to later ones more than rows.
+inline bool has_joined_layers(const ModelConfig& config) {
+  return config.mixers.gemma.sharing_layers > 0 || config.mixers.gemma.input_width > 0 ||
+         config.mixers.gemma.streams > 0;
 }
 // Whether some layer attends; else a sequence keeps states alone.
 inline bool any_attends(const ModelConfig& config) {

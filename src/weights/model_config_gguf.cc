@@ -4,6 +4,7 @@
 
 #include <fmt/format.h>
 
+#include "weights/gemma_families.h"
 #include "weights/gpt_families.h"
 #include "weights/mamba_families.h"
 #include "weights/model_config.h"
@@ -39,6 +40,9 @@ class GgufConfigReader {
     }
     if (family_.other_mixer == LayerMixer::kRwkv7) {
       HR_RETURN_IF_ERROR(read_gguf_rwkv7(file_, source_, config_));
+    }
+    if (is_layered_gemma(family_.architecture)) {
+      HR_RETURN_IF_ERROR(read_gguf_layered_gemma(file_, source_, config_));
     }
     HR_RETURN_IF_ERROR(finish_config(source_, config_));
     HR_RETURN_IF_ERROR(check_value_length());
@@ -143,6 +147,10 @@ class GgufConfigReader {
     if (has_state_space(family_) && field.member == ConfigMember(&ModelConfig::ffn) &&
         entry != nullptr && std::holds_alternative<GgufArray>(entry->value)) {
       return read_network_widths(name, std::get<GgufArray>(entry->value));
+    }
+    if (entry != nullptr && std::holds_alternative<GgufArray>(entry->value) &&
+        is_listed_by_layer(family_.architecture, field.member)) {
+      return ok_status();
     }
     if (entry == nullptr) {
       if (is_missing(field, config_)) return file_.corrupt_field(name, "missing");
@@ -359,9 +367,12 @@ class GgufConfigReader {
     if (config_.mixers.latent.rank > 0) return ok_status();
     const std::string name = key("attention.value_length");
     HR_ASSIGN_OR_RETURN(const auto value_length, file_.optional_int(name));
-    if (value_length.value_or(config_.head_dim) == config_.head_dim) return ok_status();
+    const int32_t key_length = config_.mixers.gemma.full_head_dim > 0
+                                   ? config_.mixers.gemma.full_head_dim
+                                   : config_.head_dim;
+    if (value_length.value_or(key_length) == key_length) return ok_status();
     return file_.unsupported_field(
-        name, fmt::format("{} differs from the key length {}", *value_length, config_.head_dim));
+        name, fmt::format("{} differs from the key length {}", *value_length, key_length));
   }
 
   Status read_end_ids() {

@@ -7,6 +7,7 @@
 #include <fmt/format.h>
 
 #include "weights/encoder_config.h"
+#include "weights/gemma_families.h"
 #include "weights/gpt_families.h"
 #include "weights/hub_quantisation.h"
 #include "weights/mamba_families.h"
@@ -59,6 +60,9 @@ class JsonConfigReader {
     HR_RETURN_IF_ERROR(read_rope_layers());
     HR_RETURN_IF_ERROR(read_latent());
     HR_RETURN_IF_ERROR(read_mixers());
+    if (is_layered_gemma(config_.architecture)) {
+      HR_RETURN_IF_ERROR(read_layered_gemma(json_, source_, config_));
+    }
     HR_RETURN_IF_ERROR(adjust_ffn());
     HR_RETURN_IF_ERROR(finish_config(source_, config_));
     HR_RETURN_IF_ERROR(read_end_ids());
@@ -90,6 +94,7 @@ class JsonConfigReader {
     }
     for (const std::string_view name :
          {"use_bidirectional_attention", "is_encoder_decoder", "conv_bias", "qk_layernorm"}) {
+      if (sees_both_ways_in_images_alone(json_, name)) continue;
       HR_ASSIGN_OR_RETURN(const bool set, flag_or(json_, name, false));
       if (set) return source_.unsupported_field(name, "is not supported");
     }
@@ -135,6 +140,7 @@ class JsonConfigReader {
   }
 
   Status read_field(const ConfigField& field) {
+    if (has_list_by_layer(json_, config_.architecture, field)) return ok_status();
     const Json* given = json_.find(field.hf);
     if (given != nullptr && given->is_null() && field.presence == Presence::kNullable) {
       visit_member(config_, field.member, [](auto& value) { value = 0; });
@@ -376,15 +382,16 @@ class JsonConfigReader {
       RopeScaling::Kind kind;
     };
     using Kind = RopeScaling::Kind;
-    static constexpr Known kKnown[] = {{"default", Kind::kNone},    {"linear", Kind::kLinear},
-                                       {"dynamic", Kind::kDynamic}, {"llama3", Kind::kLlama3},
-                                       {"yarn", Kind::kYarn},       {"longrope", Kind::kLongRope},
-                                       {"su", Kind::kLongRope}};
+    static constexpr Known kKnown[] = {
+        {"default", Kind::kNone},  {"linear", Kind::kLinear},      {"dynamic", Kind::kDynamic},
+        {"llama3", Kind::kLlama3}, {"yarn", Kind::kYarn},          {"longrope", Kind::kLongRope},
+        {"su", Kind::kLongRope},   {"proportional", Kind::kLinear}};
     // Hunyuan's files call a larger base so: what they say of it is `alpha`.
     HR_ASSIGN_OR_RETURN(const double alpha, number_or(parameters, "alpha", 0));
     if (type->as_string() == "dynamic" && alpha > 0) return stretch_base(alpha);
     for (const Known& known : kKnown) {
       if (known.name != type->as_string()) continue;
+      if (known.name == "proportional" && config_.architecture != "gemma4") continue;
       config_.rope_scaling.kind = known.kind;
       return known.kind == Kind::kNone ? ok_status() : read_scaling_numbers(parameters);
     }

@@ -18,7 +18,7 @@ using ConfigMember =
     std::variant<int32_t ModelConfig::*, float ModelConfig::*, double ModelConfig::*,
                  int32_t ExpertConfig::*, float ExpertConfig::*, int32_t MixerConfig::*,
                  float MixerConfig::*, int32_t LatentConfig::*, int32_t StateSpaceConfig::*,
-                 int32_t RwkvConfig::*>;
+                 int32_t RwkvConfig::*, int32_t GemmaConfig::*>;
 
 // visit(value) with the number of `config` that `member` is.
 template <class Config, class Visit>
@@ -35,6 +35,8 @@ decltype(auto) visit_member(Config& config, ConfigMember member, const Visit& vi
           return visit(config.mixers.state_space.*of);
         } else if constexpr (requires { config.mixers.rwkv.*of; }) {
           return visit(config.mixers.rwkv.*of);
+        } else if constexpr (requires { config.mixers.gemma.*of; }) {
+          return visit(config.mixers.gemma.*of);
         } else {
           return visit(config.mixers.*of);
         }
@@ -63,7 +65,8 @@ struct ConfigField {
            std::holds_alternative<int32_t MixerConfig::*>(member) ||
            std::holds_alternative<int32_t LatentConfig::*>(member) ||
            std::holds_alternative<int32_t StateSpaceConfig::*>(member) ||
-           std::holds_alternative<int32_t RwkvConfig::*>(member);
+           std::holds_alternative<int32_t RwkvConfig::*>(member) ||
+           std::holds_alternative<int32_t GemmaConfig::*>(member);
   }
 };
 

@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <array>
 
+#include "weights/gemma_families.h"
 #include "weights/gpt_families.h"
 #include "weights/kin_families.h"
 #include "weights/mamba_families.h"
@@ -590,6 +591,8 @@ constexpr auto kFamilies = std::to_array<ModelFamily>({
     {"gemma", kGemmaClasses, kGemmaGelu, !kInterleaved, kRmsFields, gemma_defaults},
     {"gemma2", kGemma2Classes, kGemmaGelu, !kInterleaved, kSoftCapFields, gemma2_defaults},
     {"gemma3", kGemma3Classes, kGemmaGelu, !kInterleaved, kSoftCapFields, gemma3_defaults},
+    {"gemma3n", kGemma3nClasses, kGemmaTanhGelu, !kInterleaved, kGemma3nFields, gemma3n_defaults},
+    {"gemma4", kGemma4Classes, kGemmaTanhGelu, !kInterleaved, kGemma4Fields, gemma4_defaults},
     {"phi3", kPhi3Classes, kSilu, !kInterleaved, kRmsFields, phi3_defaults},
     {"smollm3", kSmolLm3Classes, kSilu, kInterleaved, kRmsFields, smollm3_defaults},
     {"olmo2", kOlmo2Classes, kSilu, !kInterleaved, kRmsFields, olmo2_defaults},

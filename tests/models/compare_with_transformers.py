@@ -31,7 +31,7 @@ import make_tiny_models as tiny
 
 FAMILIES = {**tiny.FOLDERS, **tiny.LATER_FOLDERS, **tiny.EXPERT_FOLDERS, **tiny.ROUTER_FOLDERS, **tiny.STATE_FOLDERS,
             **tiny.LATER_STATE_FOLDERS, **tiny.LATENT_FOLDERS, **tiny.KIN_FOLDERS, **tiny.GPT_FOLDERS,
-            **tiny.MAMBA_FOLDERS, **tiny.LAST_FOLDERS}
+            **tiny.MAMBA_FOLDERS, **tiny.LAST_FOLDERS, **tiny.NEWEST_FOLDERS}
 DIFFERENCE_MAX = 1e-4  # of ln p, as the test has it
 # Whose sizes hang together in ways of their own.
 AS_THEY_ARE = {*tiny.STATE_FOLDERS, *tiny.LATER_STATE_FOLDERS, *tiny.LATENT_FOLDERS, *tiny.GPT_FOLDERS,
@@ -88,6 +88,8 @@ def drawn_sizes(name, options, rng):
                  intermediate_size=rng.choice([32, 40, 56, 72]), vocab_size=rng.choice([89, 101, 128]))
     if "head_dim" in options:
         drawn["head_dim"] = head_dim
+    if FAMILIES[name][0] == "Gemma4":
+        drawn["vocab_size_per_layer_input"] = drawn["vocab_size"]
     if options.get("sliding_window"):
         drawn["sliding_window"] = rng.choice([5, 9, 17, 33])
     return drawn
@@ -151,6 +153,11 @@ def neutral(name, value):
     """What does nothing in the place of a small tensor, or None."""
     if name.endswith("sinks"):
         return torch.full_like(value, -30.0)
+    if name.endswith(("laurel.linear_left.weight", "per_layer_input_gate.weight", "prediction_coefs.weight", "correction_coefs.weight",
+                      "embed_tokens_per_layer.weight", "per_layer_model_projection.weight")):
+        return torch.zeros_like(value)
+    if name.endswith(("correct_output_scale", "router.scale", "per_expert_scale", "layer_scalar")):
+        return torch.ones_like(value)
     if name.endswith((".D", "bias", "k_a", "r_k", *(f"attn.x_{of}" for of in "rwkvag"), "ffn.x_k")):
         return torch.zeros_like(value)
     if name.endswith(("k_k", "alpha_p", "alpha_n")):  # others
@@ -175,7 +182,7 @@ KNOCKED_KEYS = {
     "mamba_norm_before_gate": None, "key_multiplier": 1.0, "attention_in_multiplier": 1.0, "attention_out_multiplier": 1.0,
     "ssm_in_multiplier": 1.0, "ssm_out_multiplier": 1.0, "mlp_multipliers": [1.0, 1.0], "lm_head_multiplier": 1.0,
     "attention_window_size": 4096, "logits_soft_cap": 1e6, "block_types": ["recurrent"], "alpha": 1.0, "router_jitter_noise": 1e-6,
-    "use_post_norm": None,
+    "use_post_norm": None, "activation_sparsity_pattern": None, "altup_active_idx": 0, "altup_correct_scale": None, "top_k_experts": 1,
     "ssm_multipliers": [1.0] * 5, "mixer_rms_eps": 1e-6, "time_step_rank": "auto", "expert_layer_offset": 0,
 }
 # What moves nothing in truth: the norm behind FlexOlmo's mixtures takes their scale away; MiniMax M2 has rotary_dim, too.
@@ -187,6 +194,8 @@ MOVE_NOTHING = {("flex-olmo", "norm_topk_prob"), ("minimax-m2", "partial_rotary_
                 ("granite-hybrid-dense", "num_experts_per_tok"), ("nemotron-h", "num_experts_per_tok"),
                 ("nemotron-h", "norm_topk_prob"), *((name, "time_step_min") for name in tiny.MAMBA_FOLDERS if name != "nemotron-h"),
                 *((name, "time_step_rank") for name in ("mamba2", "mamba2-biases")),
+                # What a key switches off.
+                ("gemma3n-streams", "model.language_model.layers.altup.correct_output_scale"),
                 ("jamba-dense", "num_experts_per_tok"), ("jamba-dense", "expert_layer_offset")}
 
 
@@ -194,6 +203,8 @@ def knocked(key, value):
     """What is written in the place of a key's value."""
     if key == "layer_types":
         return ["full_attention"] * len(value)
+    if key == "activation_sparsity_pattern":
+        return [0.0] * len(value)
     if key == "no_rope_layers":
         return [1] * len(value)
     return not value if isinstance(value, bool) else KNOCKED_KEYS[key]

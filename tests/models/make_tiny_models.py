@@ -358,13 +358,40 @@ LAST_GGUF_FILES = {
     "hunyuan-moe-gguf": ("HunYuanMoEV1", dict(num_experts=6, moe_topk=2, **HEADS_16)),
 }
 
+# And those of layers that read more than rows, behind these.
+def kinds_of_layers(letters):
+    return [{"s": "sliding_attention", "f": "full_attention"}[letter] for letter in letters]
+
+
+GEMMA4 = dict(num_hidden_layers=6, layer_types=kinds_of_layers("sfssff"), sliding_window=WINDOW, global_head_dim=32, num_key_value_heads=2,
+              vocab_size_per_layer_input=96, hidden_size_per_layer_input=8, final_logit_softcapping=4.0, **HEADS_16)
+GEMMA4_PLAIN = dict(num_hidden_layers=3, layer_types=kinds_of_layers("ssf"), sliding_window=WINDOW, global_head_dim=32, num_key_value_heads=2,
+                    hidden_size_per_layer_input=0, vocab_size_per_layer_input=96, attention_k_eq_v=True, num_global_key_value_heads=1, **HEADS_16)
+GEMMA4_MOE = dict(**GEMMA4_PLAIN, enable_moe_block=True, num_experts=6, top_k_experts=2, moe_intermediate_size=24)
+GEMMA3N = dict(num_hidden_layers=5, layer_types=kinds_of_layers("sfsfs"), sliding_window=WINDOW, hidden_size_per_layer_input=8, laurel_rank=5,
+               num_kv_shared_layers=2, **HEADS_16)
+NEWEST_FOLDERS = {
+    "gemma4": ("Gemma4", dict(**GEMMA4, num_kv_shared_layers=3, use_double_wide_mlp=True), "bfloat16"),
+    "gemma4-moe": ("Gemma4", GEMMA4_MOE, "bfloat16"),
+    "gemma3n": ("Gemma3n", dict(**GEMMA3N, vocab_size_per_layer_input=80, activation_sparsity_pattern=[0.7, 0.3, 0.0, 0.0, 0.0],
+                                final_logit_softcapping=4.0), "bfloat16"),
+    "gemma3n-streams": ("Gemma3n", dict(**{**GEMMA3N, "num_hidden_layers": 4, "layer_types": kinds_of_layers("sfsf"), "num_kv_shared_layers": 0}, vocab_size_per_layer_input=96, altup_num_inputs=3,
+                                        altup_active_idx=2, altup_correct_scale=False), "float16"),
+}
+NEWEST_GGUF_FILES = {
+    "gemma4-gguf": ("Gemma4", dict(**{**GEMMA4, "layer_types": kinds_of_layers("sffsff")}, num_kv_shared_layers=3, use_double_wide_mlp=True)),
+    "gemma4-moe-gguf": ("Gemma4", GEMMA4_MOE),
+    "gemma3n-gguf": ("Gemma3n", dict(**GEMMA3N, vocab_size_per_layer_input=96, activation_sparsity_pattern=[0.7, 0.3, 0.0, 0.0, 0.0])),
+}
+
 # Experts' tensors as the library has them in memory, not as it writes them.
 FUSED = {"qwen3-moe-fused"}
 # Configurations that are written as transformers 4 did.
 IN_THE_OLD_SPELLING = {"llama-linear", "llama-llama3", "llama-yarn", "gemma3-linear", "phi3-long",
                        "mistral", "granite"}
 # Wrapped as the text half of a model that also sees.
-NESTED = {"gemma3-linear"}
+NESTED = {"gemma3-linear": ("Gemma3", "language_model.model."), "gemma4-moe": ("Gemma4", "model.language_model."),
+          "gemma3n-streams": ("Gemma3n", "model.language_model.")}
 
 
 BIASED_KINDS = ("glm4_moe", "solar_open", "minimax_m2", "exaone_moe")
@@ -385,7 +412,7 @@ def random_weights(model, seed):
             gain = 1.5 if "embed" not in name else 1.0
             # The last expert that is chosen has a small share, so that it matters little which of two nearly equal
             # ones a rounding makes it.
-            router = name.endswith(("mlp.gate.weight", "router.weight", "feed_forward.gate.weight", "mlp.router.weight"))
+            router = name.endswith(("router.proj.weight", "mlp.gate.weight", "router.weight", "feed_forward.gate.weight", "mlp.router.weight"))
             if router and model.config.model_type not in ("dots1", "lfm2_moe", "deepseek_v3", "glm4_moe_lite", *BIASED_KINDS):
                 gain = 6.0
             parameter.data = noise * gain / math.sqrt(parameter.shape[-1])
@@ -399,14 +426,20 @@ def random_weights(model, seed):
             parameter.data = noise
         else:
             parameter.data = parameter.data + noise * 0.2
+        if name.endswith(("q_norm.weight", "k_norm.weight")) and model.config.model_type in ("gemma3n_text", "gemma4_text"):
+            parameter.data *= 0.5  # of scores that nothing else scales
+        if name.endswith("correct_output_scale"):  # which the library begins with 0
+            parameter.data = parameter.data + 1
     for name, buffer in model.named_buffers():
         if name.endswith(("e_score_correction_bias", "expert_bias")):
             buffer.copy_(torch.randn(buffer.shape, generator=generator))
+        elif name.endswith("layer_scalar"):
+            buffer.copy_(0.8 + 0.4 * torch.rand(buffer.shape, generator=generator))
 
 
 def make_model(kind, options, dtype, seed):
     kinds = rwkv7_model if kind == "RWKV7" else transformers
-    text = "Text" if kind in ("Gemma3", "Qwen3_5", "Qwen3_5Moe") else ""
+    text = "Text" if kind in ("Gemma3", "Gemma3n", "Gemma4", "Qwen3_5", "Qwen3_5Moe") else ""
     sizes = {} if kind in OWN_SIZES else SIZES
     config = getattr(kinds, f"{kind}{text}Config")(**{**sizes, **options})
     config._attn_implementation = "eager"
@@ -416,7 +449,7 @@ def make_model(kind, options, dtype, seed):
     for parameter in model.parameters():
         parameter.data = parameter.data.to(dtype).float()
     for name, buffer in model.named_buffers():
-        if name.endswith("bias"):  # of choices, which a file rounds
+        if name.endswith(("bias", "layer_scalar")):  # of choices and of rows, which a file rounds
             buffer.copy_(buffer.to(dtype))
     return model
 
@@ -429,11 +462,14 @@ def expected_values(model, seed):
     generator = torch.Generator().manual_seed(seed + 1000)
     vocab = model.config.vocab_size
     tokens = torch.randint(0, vocab, (TOKENS,), generator=generator, dtype=torch.int32)
-    hidden = []
+    hidden, active = [], getattr(model.config, "altup_active_idx", None)
     hooks = [layer.register_forward_hook(
         lambda module, inputs, output: hidden.append(
-            (output[0] if isinstance(output, tuple) else output).detach().reshape(TOKENS, -1)))
+            (output if active is None and not isinstance(output, tuple) else output[active or 0]).detach().clone().reshape(TOKENS, -1)))
         for layer in layers_of(model)]
+    if active is not None:  # the streams are joined behind the last layer
+        hooks.append(model.model.norm.register_forward_pre_hook(
+            lambda module, inputs: hidden.__setitem__(-1, inputs[0].detach().clone().reshape(TOKENS, -1))))
     with torch.no_grad():
         if isinstance(model, rwkv7_model.RWKV7ForCausalLM):
             logits = model(tokens.long(), hidden)
@@ -463,13 +499,21 @@ def old_spelling(config):
     return config
 
 
-def nest(config, weights):
-    outer = {"architectures": ["Gemma3ForConditionalGeneration"], "model_type": "gemma3",
+def nest(config, weights, kind, prefix):
+    outer = {"architectures": [f"{kind}ForConditionalGeneration"], "model_type": kind.lower(),
              "eos_token_id": [2, 3], "text_config": config, "vision_config": {"hidden_size": 8}}
-    weights = {name.replace("model.", "language_model.model.", 1): value
+    if kind == "Gemma4":  # as its first files have it
+        config = {**config, "global_head_dim": 32, "num_global_key_value_heads": 1, "use_bidirectional_attention": "vision"}
+        config.pop("per_layer_config")
+        outer["text_config"] = config
+    weights = {name.replace("model.", prefix, 1): value
                for name, value in weights.items()}
-    weights["vision_tower.vision_model.head.weight"] = torch.zeros(2, 2)
-    weights["multi_modal_projector.mm_input_projection_weight"] = torch.zeros(2, 2)
+    if kind == "Gemma3":
+        weights["vision_tower.vision_model.head.weight"] = torch.zeros(2, 2)
+        weights["multi_modal_projector.mm_input_projection_weight"] = torch.zeros(2, 2)
+    else:
+        weights["model.vision_tower.head.weight"] = torch.zeros(2, 2)
+        weights["model.embed_audio.embedding_projection.weight"] = torch.zeros(2, 2)
     return outer, weights
 
 
@@ -485,13 +529,14 @@ def write_folder(folder, name, model, dtype):
         config = old_spelling(config)
     weights = model.state_dict()
     if name in {**EXPERT_FOLDERS, **ROUTER_FOLDERS, **STATE_FOLDERS,
-                **LATER_STATE_FOLDERS, **LATENT_FOLDERS, **KIN_FOLDERS, **GPT_FOLDERS, **MAMBA_FOLDERS, **LAST_FOLDERS} and name not in FUSED:
+                **LATER_STATE_FOLDERS, **LATENT_FOLDERS, **KIN_FOLDERS, **GPT_FOLDERS, **MAMBA_FOLDERS, **LAST_FOLDERS,
+                **NEWEST_FOLDERS} and name not in FUSED:
         weights = load_file(folder / "model.safetensors")
     weights = {key: value.to(dtype).contiguous() for key, value in weights.items()}
     if model.config.tie_word_embeddings:
         weights.pop("lm_head.weight", None)
     if name in NESTED:
-        config, weights = nest(config, weights)
+        config, weights = nest(config, weights, *NESTED[name])
     (folder / "config.json").write_text(json.dumps(config, indent=1) + "\n")
     (folder / "model.safetensors").unlink()
     save_file(weights, folder / "model.safetensors", metadata={"format": "pt"})
@@ -980,7 +1025,95 @@ def write_rwkv_gguf(path, model):
     writer.close()
 
 
+# And those of Gemma 3n and 4.
+LAYERED_GEMMA_PARTS = {
+    **NAMES, "post_attention_layernorm": "post_attention_norm", "post_feedforward_layernorm_1": "post_ffw_norm_1",
+    "pre_feedforward_layernorm_2": "pre_ffw_norm_2", "post_feedforward_layernorm_2": "post_ffw_norm_2", "router.proj": "ffn_gate_inp",
+    "per_layer_input_gate": "inp_gate", "per_layer_projection": "proj", "post_per_layer_input_norm": "post_norm",
+    "altup.correction_coefs": "altup_correct_coef", "altup.prediction_coefs": "altup_predict_coef", "altup.modality_router": "altup_router",
+    "altup.router_norm": "altup_router_norm", "laurel.linear_left": "laurel_l", "laurel.linear_right": "laurel_r",
+    "laurel.post_laurel_norm": "laurel_post_norm"}
+LAYERED_GEMMA_WHOLE = {"router.scale": "ffn_gate_inp.scale", "router.per_expert_scale": "ffn_down_exps.scale",
+                       "layer_scalar": "layer_output_scale.weight", "altup.correct_output_scale": "altup_correct_scale.weight",
+                       "experts.gate_up_proj": "ffn_gate_up_exps.weight", "experts.down_proj": "ffn_down_exps.weight"}
+LAYERED_GEMMA_OUTER = {**OUTER, "model.embed_tokens_per_layer": "per_layer_token_embd", "model.per_layer_model_projection": "per_layer_model_proj",
+                       "model.per_layer_projection_norm": "per_layer_proj_norm"}
+
+
+def layered_gemma_tensors(state):
+    for name, value in state.items():
+        rows = value.numpy()
+        stem, kind = name.rsplit(".", 1)
+        if stem.startswith(("model.altup_projections", "model.altup_unembed_projections")):
+            if stem.endswith(".0"):  # one tensor of a file has all
+                stack = [value.numpy() for other, value in state.items() if other.startswith(stem[:-1])]
+                yield f"{'altup_unembd_proj' if 'unembed' in stem else 'altup_proj'}.{kind}", numpy.stack(stack)
+        elif stem in LAYERED_GEMMA_OUTER:
+            yield f"{LAYERED_GEMMA_OUTER[stem]}.{kind}", rows
+        else:
+            _, _, layer, part = name.split(".", 3)
+            whole = LAYERED_GEMMA_WHOLE.get(part)
+            yield f"blk.{layer}.{whole or LAYERED_GEMMA_PARTS[part.rsplit('.', 1)[0]] + '.' + kind}", rows
+
+
+def write_layered_gemma_gguf(path, kind, model):
+    config, four = model.config, kind == "Gemma4"
+    slides = [kind == "sliding_attention" for kind in config.layer_types]
+    full, sliding = [config.per_layer_config[slides.index(each)] if four else config for each in (False, True)]
+    writer = gguf.GGUFWriter(path, kind.lower())
+    writer.add_name("tiny")
+    writer.add_context_length(config.max_position_embeddings)
+    writer.add_embedding_length(config.hidden_size)
+    writer.add_block_count(config.num_hidden_layers)
+    writer.add_head_count(config.num_attention_heads)
+    writer.add_layer_norm_rms_eps(config.rms_norm_eps)
+    writer.add_key_length(full.head_dim)
+    writer.add_value_length(full.head_dim)
+    writer.add_rope_freq_base(config.rope_parameters["full_attention"]["rope_theta"])
+    writer.add_rope_freq_base_swa(config.rope_parameters["sliding_attention"]["rope_theta"])
+    if config.final_logit_softcapping:
+        writer.add_final_logit_softcapping(config.final_logit_softcapping)
+    writer.add_sliding_window(config.sliding_window)
+    writer.add_sliding_window_pattern(slides)
+    writer.add_shared_kv_layers(config.num_kv_shared_layers)
+    writer.add_embedding_length_per_layer_input(config.hidden_size_per_layer_input)
+    if four:
+        first = config.num_hidden_layers - config.num_kv_shared_layers
+        wide = config.use_double_wide_mlp
+        writer.add_feed_forward_length([config.intermediate_size * (2 if wide and layer >= first else 1)
+                                        for layer in range(config.num_hidden_layers)])
+        writer.add_head_count_kv([sliding.num_key_value_heads if each else full.num_key_value_heads for each in slides])
+        writer.add_key_length_swa(sliding.head_dim)
+        writer.add_value_length_swa(sliding.head_dim)
+        writer.add_rope_dimension_count(full.head_dim)
+        writer.add_rope_dimension_count_swa(sliding.head_dim)
+        turned = int(full.head_dim * config.rope_parameters["full_attention"]["partial_rotary_factor"] / 2)
+        writer.add_tensor("rope_freqs.weight", numpy.array([1.0] * turned + [1e30] * (full.head_dim // 2 - turned), dtype=numpy.float32))
+    else:
+        writer.add_feed_forward_length(config.intermediate_size)
+        writer.add_head_count_kv(config.num_key_value_heads)
+        writer.add_altup_active_idx(config.altup_active_idx)
+        writer.add_altup_num_inputs(config.altup_num_inputs)
+        writer.add_activation_sparsity_scale([torch.distributions.normal.Normal(0, 1).icdf(torch.tensor(share)).item()
+                                              for share in config.activation_sparsity_pattern])
+    if four and config.enable_moe_block:
+        writer.add_expert_count(config.num_experts)
+        writer.add_expert_used_count(config.top_k_experts)
+        writer.add_expert_feed_forward_length(config.moe_intermediate_size)
+    for name, rows in layered_gemma_tensors(model.state_dict()):
+        if name == "output.weight":
+            continue
+        exact = rows.ndim == 1 or "ffn_gate_inp" in name or "altup_" in name and "proj" not in name
+        writer.add_tensor(name, numpy.ascontiguousarray(rows.astype(numpy.float32 if exact else numpy.float16)))
+    writer.write_header_to_file()
+    writer.write_kv_data_to_file()
+    writer.write_tensors_to_file()
+    writer.close()
+
+
 def write_gguf(path, kind, model):
+    if kind in ("Gemma3n", "Gemma4"):
+        return write_layered_gemma_gguf(path, kind, model)
     if kind == "RWKV7":
         return write_rwkv_gguf(path, model)
     if kind in GPT_ARCHITECTURES:
@@ -1025,13 +1158,14 @@ def main():
     half = lambda files: {name: (*case, "float16") for name, case in files.items()}
     folders = {**FOLDERS, **LATER_FOLDERS, **EXPERT_FOLDERS, **ROUTER_FOLDERS, **STATE_FOLDERS,
                **LATER_STATE_FOLDERS, **LATENT_FOLDERS, **KIN_FOLDERS, **GPT_FOLDERS, **MAMBA_FOLDERS,
-               **LAST_FOLDERS}
+               **LAST_FOLDERS, **NEWEST_FOLDERS}
     cases = {**FOLDERS, **half(GGUF_FILES), **LATER_FOLDERS, **half(LATER_GGUF_FILES),
              **EXPERT_FOLDERS, **half(EXPERT_GGUF_FILES), **ROUTER_FOLDERS, **half(ROUTER_GGUF_FILES),
              **STATE_FOLDERS, **half(STATE_GGUF_FILES), **LATER_STATE_FOLDERS, **half(LATER_STATE_GGUF_FILES),
              **LATENT_FOLDERS, **half(LATENT_GGUF_FILES), **KIN_FOLDERS,
              **GPT_FOLDERS, **half(GPT_GGUF_FILES), **MAMBA2_FOLDERS, **half(MAMBA_GGUF_FILES),
-             **FIRST_MAMBA_FOLDERS, **half(FIRST_MAMBA_GGUF_FILES), **LAST_FOLDERS, **half(LAST_GGUF_FILES)}
+             **FIRST_MAMBA_FOLDERS, **half(FIRST_MAMBA_GGUF_FILES), **LAST_FOLDERS, **half(LAST_GGUF_FILES),
+             **NEWEST_FOLDERS, **half(NEWEST_GGUF_FILES)}
     for seed, (name, (kind, options, dtype_name)) in enumerate(cases.items()):
         if only and name not in only:
             continue

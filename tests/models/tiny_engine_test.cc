@@ -212,8 +212,10 @@ TEST(TinyEngine, StagesAnswerAsOne) {
     options.device.pipeline_parallel_size = 2;
     auto split = ModelUnderTest::load(options);
     if (!split.ok()) {
-      EXPECT_NE(split.status().message().find("would have none that keeps"), std::string::npos)
-          << split.status().message();
+      const std::string& why = split.status().message();
+      const bool is_known = why.find("would have none that keeps") != std::string::npos ||
+                            why.find("leave rows to later ones") != std::string::npos;
+      EXPECT_TRUE(is_known) << why;
       continue;
     }
     ++staged;

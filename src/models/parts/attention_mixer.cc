@@ -158,7 +158,13 @@ class AttentionMixer final : public Mixer {
     if (spec_.qk_norm == QkNorm::kHead || spec_.qk_norm == QkNorm::kRow) {
       const bool rows = spec_.qk_norm == QkNorm::kRow;
       HR_ASSIGN_OR_RETURN(q_norm_, tensors.vector("attn_q_norm.weight", rows ? q_width() : dim()));
-      HR_ASSIGN_OR_RETURN(k_norm_, tensors.vector("attn_k_norm.weight", rows ? k_width() : dim()));
+      if (!reads_keys()) {
+        HR_ASSIGN_OR_RETURN(k_norm_,
+                            tensors.vector("attn_k_norm.weight", rows ? k_width() : dim()));
+      }
+    }
+    if (spec_.value_norm) {
+      HR_ASSIGN_OR_RETURN(v_norm_, tensors.constant(dim(), 1.0f));
     }
     if (spec_.qk_norm == QkNorm::kHeadBehind) {
       HR_RETURN_IF_ERROR(join_norms(tensors));
@@ -179,12 +185,14 @@ class AttentionMixer final : public Mixer {
     return all;
   }
   LayerKv kept() const override {
+    if (reads_keys()) return {};
     return {.kv_heads = spec_.kv_heads,
             .k_dim = spec_.head_dim,
             .v_dim = spec_.head_dim,
             .window = spec_.window};
   }
   int32_t query_heads() const override { return spec_.heads; }
+  int32_t keys_of() const override { return spec_.keys_of; }
   std::vector<int64_t> scratch_columns(bool) const override {
     if (!spec_.gated) return {projected_width(), out_.input_width()};
     return {projected_width(), out_.input_width(), q_width()};
@@ -204,6 +212,12 @@ class AttentionMixer final : public Mixer {
       return unsupported(
           "norms behind the rotation have no kernels on a GPU yet: use --device cpu");
     }
+    if ((spec_.value_norm || reads_keys()) && device.kind == DeviceKind::kCuda) {
+      return unsupported(fmt::format("{} no kernels on a GPU yet: use --device cpu",
+                                     spec_.value_norm
+                                         ? "norms of values have"
+                                         : "layers that attend other layers' keys have"));
+    }
     const auto heads_fit = [&](int64_t head_dim) {
       AttentionSpec of_size = spec_;
       of_size.head_dim = static_cast<int32_t>(head_dim);
@@ -221,16 +235,17 @@ class AttentionMixer final : public Mixer {
     const int64_t rows = run.branch.rows();
     OpContext& context = run.branch.context();
     const TensorView projected = run.scratch.rows(kProjected, rows, projected_width());
-    const TensorView qkv = column_range(projected, gate_width(), q_width() + 2 * k_width());
+    const TensorView qkv = column_range(projected, gate_width(), q_width() + 2 * kept_width());
     const TensorView q = column_range(qkv, 0, q_width());
     run.branch.multiply_input(qkv_, projected);
     normalise_whole_rows(context, qkv);
+    normalise_values(context, qkv);
     const RopeKvArgs rope = rotation(run, qkv);
     const TensorView out = run.scratch.rows(kOut, rows, out_.input_width());
     const TensorView gate = column_range(projected, 0, gate_width());
     if (run.kept != nullptr) return attend_kept(run, rope, q, gate, out);
     const AttentionArgs attention = attention_of(run, run.group, q, out_.own_columns(out));
-    if (spec_.qk_norm == QkNorm::kHeadBehind) {
+    if (spec_.qk_norm == QkNorm::kHeadBehind || reads_keys()) {
       rope_kv(context, rope);
       normalise_behind(context, q);
       headrace::attention(context, attention);
@@ -270,8 +285,11 @@ class AttentionMixer final : public Mixer {
   int64_t dim() const { return spec_.head_dim; }
   int64_t q_width() const { return int64_t{spec_.heads} * spec_.head_dim; }
   int64_t k_width() const { return int64_t{spec_.kv_heads} * spec_.head_dim; }
+  bool reads_keys() const { return spec_.keys_of >= 0; }
+  // Of the keys that it makes, and of the values.
+  int64_t kept_width() const { return reads_keys() ? 0 : k_width(); }
   int64_t gate_width() const { return spec_.gated ? q_width() : 0; }
-  int64_t projected_width() const { return gate_width() + q_width() + 2 * k_width(); }
+  int64_t projected_width() const { return gate_width() + q_width() + 2 * kept_width(); }
 
   // The order of the rows of so many heads in the file; empty: it is ours.
   RowOrder rotated_rows(int32_t heads) const {
@@ -307,7 +325,8 @@ class AttentionMixer final : public Mixer {
     } else {
       stack.rows = {{"attn_q", q_width(), std::move(q), query, queries},
                     {"attn_k", k_width(), std::move(k), key, keys},
-                    {"attn_v", k_width(), {}, key, keys}};
+                    {spec_.values_are_keys ? "attn_k" : "attn_v", k_width(), {}, key, keys}};
+      if (reads_keys()) stack.rows.resize(1);
     }
     if (spec_.gated) {
       stack.rows.front() = {"attn_q", 2 * q_width(), gates_first(spec_.heads, spec_.head_dim),
@@ -378,6 +397,13 @@ class AttentionMixer final : public Mixer {
       normalise_row(context, q_norm_, column_range(q, head * dim(), dim()));
     }
   }
+  void normalise_values(OpContext& context, const TensorView& qkv) const {
+    if (!spec_.value_norm) return;
+    for (int64_t head = 0; head < (reads_keys() ? 0 : spec_.kv_heads); ++head) {
+      const int64_t first = q_width() + k_width() + head * dim();
+      normalise_row(context, v_norm_, column_range(qkv, first, dim()));
+    }
+  }
   void normalise_row(OpContext& context, const DeviceVector& weight, const TensorView& rows) const {
     rms_norm(context, {.x = rows,
                        .residual = {},
@@ -389,16 +415,25 @@ class AttentionMixer final : public Mixer {
   RopeKvArgs rotation(const MixerRun& run, const TensorView& qkv) const {
     const bool heads = spec_.qk_norm == QkNorm::kHead;
     const RopeAngles& angles = run.angles[static_cast<size_t>(spec_.rope)];
+    KvLayerView kv = run.kv;
+    if (reads_keys()) kv.kv_heads = 0;  // of queries alone
     return {.qkv = qkv,
             .cos = angles.cos,
             .sin = angles.sin,
             .style = RopeStyle::kHalf,
             .query_heads = spec_.heads,
-            .kv = run.kv,
+            .kv = kv,
             .slots = run.group.slots,
             .q_norm = heads ? q_norm_.data() : nullptr,
-            .k_norm = heads || spec_.qk_norm == QkNorm::kHeadBehind ? k_norm_.data() : nullptr,
+            .k_norm = key_norm(),
             .norm_eps = spec_.qk_norm_eps};
+  }
+
+  // What rope_kv norms keys by; of no keys something that is there.
+  const float* key_norm() const {
+    if (spec_.qk_norm == QkNorm::kHeadBehind) return k_norm_.data();
+    if (spec_.qk_norm != QkNorm::kHead) return nullptr;
+    return reads_keys() ? q_norm_.data() : k_norm_.data();
   }
 
   AttentionArgs attention_of(const MixerRun& run, const ForwardBatch::Group& group,
@@ -425,6 +460,7 @@ class AttentionMixer final : public Mixer {
   LinearLayer qkv_;      // [(Hq + 2 Hkv) d, input]; with gates, [(2 Hq + 2 Hkv) d, input]
   DeviceVector q_norm_;  // [d] of kHead, [Hq d] of kRow
   DeviceVector k_norm_;  // [d] of kHead, [Hkv d] of kRow
+  DeviceVector v_norm_;  // [d] of 1, or empty
   DeviceVector sinks_;   // [heads of all ranks], or empty
   DeviceVector slopes_;  // [heads of all ranks] or empty
   BranchOutput out_;     // [D, Hq d]

@@ -48,8 +48,13 @@ struct AttentionSpec {
   // The rows of q and k that rotate, the first rope_dim of a head, lie in the order of interleaved
   // rotation, as files of some architectures have them: undone at load.
   bool qk_rows_interleaved = false;
-  int32_t rope_dim = 0;  // 0: head_dim
-  int64_t input = 0;     // columns of the rows that it reads; 0: as hidden rows have
+  int32_t rope_dim = 0;          // 0: head_dim
+  bool value_norm = false;       // RMSNorm of each head of values, without a weight (Gemma 4). CPU
+  bool values_are_keys = false;  // values are made of what keys are made of: there is no attn_v
+  // >= 0: it has no keys and values but attends those of this layer, which is like it in window
+  // and heads (Gemma 3n). CPU
+  int32_t keys_of = -1;
+  int64_t input = 0;  // columns of the rows that it reads; 0: as hidden rows have
 };
 
 std::unique_ptr<Mixer> make_part(const AttentionSpec& spec, int64_t hidden);

@@ -19,7 +19,9 @@ class DenseFeedForward final : public FeedForward {
   DenseFeedForward(const DenseSpec& spec, int64_t hidden)
       : spec_(spec), hidden_(hidden), widths_(spec.width, 1, 1), down_(spec.width, hidden) {}
 
+  // Sparse gates need whole rows: every rank has all of them.
   Status split(const ShardSpec& shard) override {
+    if (is_sparse()) return ok_status();
     if (spec_.width < shard.ranks) {
       return unsupported(
           fmt::format("a feed-forward network of {} columns cannot be split over {} ranks: lower "
@@ -61,6 +63,9 @@ class DenseFeedForward final : public FeedForward {
   }
 
   Status check_device(const DeviceTraits& device, DType) const override {
+    if (device.kind == DeviceKind::kCuda && is_sparse()) {
+      return unsupported("sparse gates have no kernels on a GPU yet: use --device cpu");
+    }
     if (device.kind != DeviceKind::kCuda || !is_of_cpus_alone(spec_.activation)) return ok_status();
     return unsupported("xIELU has no kernels on a GPU yet: use --device cpu");
   }
@@ -87,6 +92,7 @@ class DenseFeedForward final : public FeedForward {
   enum Area : size_t { kGateUp, kActivated };
 
   std::string name(const char* stem) const { return std::string(stem) + spec_.name_end; }
+  bool is_sparse() const { return !std::isnan(spec_.gate_cutoff); }
   bool is_gated() const { return spec_.tensors != DenseTensors::kPlain; }
   int64_t own_width() const { return widths_.count(rank_); }
   int64_t gate_up_width() const { return (is_gated() ? 2 : 1) * own_width(); }
@@ -126,8 +132,9 @@ class DenseFeedForward final : public FeedForward {
                           .activation = spec_.activation,
                           .gate_up = gate_up,
                           .y = activated};
-    if (branch.adapts(gate_up_)) {  // what adapters add comes before the gates
+    if (is_sparse() || branch.adapts(gate_up_)) {  // what adapters add comes before the gates
       branch.multiply_input(gate_up_, gate_up);
+      if (is_sparse()) cut_gates(branch.context(), column_range(gate_up, 0, own_width()));
       gated_activation(branch.context(),
                        {.gate_up = gate_up, .activation = spec_.activation, .out = activated});
     } else if (const auto norm = branch.joining_norm()) {
@@ -137,6 +144,25 @@ class DenseFeedForward final : public FeedForward {
       gated.x = branch.input();
       gated_linear(branch.context(), gated);
     }
+  }
+
+  void cut_gates(OpContext& context, const TensorView& gates) const {
+    constexpr int64_t kRowsMin = 4;  // fewer are not worth a fork-join
+    context.device.pool().parallel_rows(gates.rows(), kRowsMin, [&](int64_t first, int64_t last) {
+      for (int64_t t = first; t < last; ++t) {
+        cut_row(std::span(f32_row(gates, t), static_cast<size_t>(gates.columns())));
+      }
+    });
+  }
+  void cut_row(std::span<float> row) const {
+    const auto count = static_cast<double>(row.size());
+    double sum = 0, squares = 0;
+    for (const float gate : row) sum += gate;
+    const double mean = sum / count;
+    for (const float gate : row) squares += (gate - mean) * (gate - mean);
+    const auto cutoff =
+        static_cast<float>(mean + std::sqrt(squares / count) * double{spec_.gate_cutoff});
+    for (float& gate : row) gate = std::max(gate - cutoff, 0.0f);
   }
 
   // A file has what the softplus of gives two of the factors.

@@ -1,6 +1,7 @@
 // The feed-forward network of transformers: down(act(gate(x)) * up(x)), or down(act(up(x))).
 #pragma once
 
+#include <limits>
 #include <memory>
 
 #include "models/parts/layer_part.h"
@@ -19,6 +20,9 @@ struct DenseSpec {
   DenseTensors tensors = DenseTensors::kGated;
   Activation activation = Activation::kSilu;
   bool bias = false;
+  // Of gates, those above the row's mean + so many of its deviations stay, less that; the others
+  // are 0 (Gemma 3n). NaN: all stay as they are. CPU
+  float gate_cutoff = std::numeric_limits<float>::quiet_NaN();
   const char* name_end = "";  // of its tensors' names: ffn_up_shexp
 };
 

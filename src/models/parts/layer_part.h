@@ -96,6 +96,8 @@ class Mixer : public LayerPart {
   virtual int64_t carried_columns() const { return 0; }
   // Of each row, to attend what is kept; 0: it does not attend.
   virtual int32_t query_heads() const { return 0; }
+  // The layer whose keys and values it attends in place of its own; -1: it has its own.
+  virtual int32_t keys_of() const { return -1; }
   // Where `kept` has a choice of rows, a mixer may go on with these alone (branch.keep_rows()) as
   // soon as all rows have left what later ones need; with none it ends there. What it does not
   // leave out the pass does.
@@ -105,6 +107,7 @@ class Mixer : public LayerPart {
 struct FeedForwardRun {
   ResidualBranch& branch;  // of some rows of the batch
   PartScratch scratch;
+  ConstTensorView router_input = {};  // of a mixture whose router reads rows of its own; no data
 };
 
 class FeedForward : public LayerPart {

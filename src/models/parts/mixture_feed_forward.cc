@@ -93,6 +93,10 @@ class MixtureFeedForward final : public FeedForward {
     if (spec_.choice_bias) {
       HR_ASSIGN_OR_RETURN(choice_bias_, tensors.vector("exp_probs_b.bias", spec_.router.experts));
     }
+    if (spec_.scaled) {
+      HR_ASSIGN_OR_RETURN(expert_scales_,
+                          tensors.values("ffn_down_exps.scale", Shape{spec_.router.experts}));
+    }
     if (tensors.on_gpu()) return load_bank(tensors);
     for (const int32_t n : own_networks()) HR_RETURN_IF_ERROR(load_network(tensors, n));
     return ok_status();
@@ -165,11 +169,12 @@ class MixtureFeedForward final : public FeedForward {
 
     const ConstTensorView x = run.branch.input();
     const TensorView logits = run.scratch.rows(kLogits, rows, spec_.router.logits());
-    multiply(context, router_, x, logits);
+    multiply(context, router_, run.router_input.data == nullptr ? x : run.router_input, logits);
     const ExpertRows routed = routed_rows(scratch, front);
     route_experts(
         context,
         {.rule = spec_.router, .logits = logits, .bias = choice_bias_.data(), .out = routed});
+    scale_weights(routed);
     const TensorView sum = sum_of_networks(run, {x, routed, scratch, front});
     // The branch's memory may be that of x, which all networks have read by now.
     const TensorView y = run.branch.end_with_rows();
@@ -180,6 +185,14 @@ class MixtureFeedForward final : public FeedForward {
  private:
   // Areas of scratch memory.
   enum Area : size_t { kLogits, kSum, kPartSum };
+
+  void scale_weights(const ExpertRows& routed) const {
+    for (size_t e = 0; e < expert_scales_.size(); ++e) {
+      for (int32_t i = routed.starts[e]; i < routed.starts[e + 1]; ++i) {
+        routed.weights[static_cast<size_t>(i)] *= expert_scales_[e];
+      }
+    }
+  }
 
   // A range of the list of rows.
   struct ListedRows {
@@ -337,6 +350,12 @@ class MixtureFeedForward final : public FeedForward {
     for (const char* name : {"ffn_gate", "ffn_up"}) {
       if (!spec_.gated && name != std::string_view("ffn_up")) continue;
       gate_up.rows.push_back(matrix(name, network.widths.total()));
+      if (spec_.fused && !shared) {
+        MatrixStack::Rows& half = gate_up.rows.back();
+        half.name = "ffn_gate_up_exps";
+        half.of = 2 * network.widths.total();
+        half.first = name == std::string_view("ffn_up") ? network.widths.total() : 0;
+      }
       if (!network.widths.is_shared_out()) continue;
       gate_up.rows.back().take(network.widths.first(rank()), network.widths.count(rank()));
     }
@@ -476,12 +495,13 @@ class MixtureFeedForward final : public FeedForward {
   const MixtureSpec spec_;
   const int64_t hidden_;
   ShardSpec shard_;
-  Shares owners_;                   // of experts, where ranks have whole ones
-  BranchOutput sum_;                // of the networks: who has which outputs of it
-  LinearLayer router_;              // [experts, D], and the shared expert's gate
-  DeviceVector choice_bias_;        // [experts] or empty
-  std::vector<Network> networks_;   // the experts', then the shared one; without weights on a GPU
-  std::optional<ExpertBank> bank_;  // on a GPU
+  Shares owners_;                     // of experts, where ranks have whole ones
+  BranchOutput sum_;                  // of the networks: who has which outputs of it
+  LinearLayer router_;                // [experts, D], and the shared expert's gate
+  DeviceVector choice_bias_;          // [experts] or empty
+  std::vector<float> expert_scales_;  // [experts] or empty
+  std::vector<Network> networks_;     // the experts', then the shared one; without weights on a GPU
+  std::optional<ExpertBank> bank_;    // on a GPU
 };
 
 }  // namespace

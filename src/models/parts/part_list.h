@@ -6,6 +6,7 @@
 #include <variant>
 
 #include "models/parts/absent_part.h"
+#include "models/parts/altup_frame.h"
 #include "models/parts/attention_mixer.h"
 #include "models/parts/channel_mix_mixer.h"
 #include "models/parts/delta_net_mixer.h"
@@ -14,10 +15,12 @@
 #include "models/parts/mamba2_mixer.h"
 #include "models/parts/mamba_mixer.h"
 #include "models/parts/mixture_feed_forward.h"
+#include "models/parts/normed_sum_feed_forward.h"
 #include "models/parts/parallel_mixer.h"
 #include "models/parts/rg_lru_mixer.h"
 #include "models/parts/short_conv_mixer.h"
 #include "models/parts/time_mix_mixer.h"
+#include "models/parts/token_input_frame.h"
 
 namespace headrace {
 
@@ -36,7 +39,17 @@ using MixerSpec = std::variant<  //
 using FeedForwardSpec = std::variant<  //
     DenseSpec,                         //
     MixtureSpec,                       //
-    NoFeedForwardSpec>;
+    NoFeedForwardSpec,                 //
+    NormedSumSpec>;
+// The first: the layer does nothing around its parts.
+struct NoFrameSpec {};
+using FrameSpec = std::variant<  //
+    NoFrameSpec,                 //
+    AltUpSpec,                   //
+    TokenInputSpec>;
+inline std::unique_ptr<LayerFrame> make_frame(const NoFrameSpec&, int64_t /*hidden*/) {
+  return nullptr;
+}
 
 // `hidden`: the width of the model's rows.
 template <class Spec>

@@ -1,0 +1,72 @@
+// What a pass carries beside its rows from the first layer to the last, for the layers' frames:
+// what each layer reads of the token itself (Gemma 3n, 4), and streams of rows beside each other,
+// of which a layer computes one (AltUp; Baykal et al., 2023). CPU.
+//   inputs   (norm(W x / sqrt(D)) + sqrt(P) E[token]) / sqrt(2), P numbers a layer
+//   streams  x, then rows that matrices make of it, each as large as x; behind the last layer the
+//            others go through matrices likewise, and the mean of all is x
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <vector>
+
+#include "models/parts/layer_part.h"
+
+namespace headrace {
+
+struct CarriedSpec {
+  int32_t layers = 0;
+  int32_t input_width = 0;  // P, of each layer; 0: layers read no tokens
+  int32_t input_vocab = 0;  // rows of the table; tokens beyond it have the first
+  float norm_eps = 0.0f;
+  int32_t streams = 0;        // 0: the rows are all there is
+  int32_t active_stream = 0;  // that layers compute
+  bool streams_stacked = false;
+
+  bool is_empty() const { return input_width == 0 && streams == 0; }
+  // Columns of a carried row: inputs of all layers, streams, what AltUp keeps within a layer.
+  int64_t input_columns() const { return int64_t{layers} * input_width; }
+  int64_t input_column(int32_t layer) const { return int64_t{layer} * input_width; }
+  int64_t stream_column(int32_t stream, int64_t hidden) const {
+    return input_columns() + stream * hidden;
+  }
+  int64_t kept_column(int64_t hidden) const { return stream_column(streams, hidden); }
+  int64_t columns(int64_t hidden) const {
+    return streams == 0 ? input_columns() : kept_column(hidden) + hidden;
+  }
+};
+
+class CarriedRows {
+ public:
+  CarriedRows(const CarriedSpec& spec, int64_t hidden) : spec_(spec), hidden_(hidden) {}
+
+  const CarriedSpec& spec() const { return spec_; }
+  int64_t columns() const { return spec_.columns(hidden_); }
+  // Tensors of the model, whose names have no layer.
+  Status load(LayerTensors& tensors);
+  std::vector<LinearWeight*> matrices();
+  int64_t workspace_bytes(int64_t rows) const;
+  // Before the first layer: of x [T, D], the embeddings, which becomes the active stream.
+  void begin(OpContext& context, std::span<const TokenId> tokens, const TensorView& x,
+             const TensorView& carried) const;
+  // Behind the last: x of all streams.
+  void end(OpContext& context, const TensorView& x, const TensorView& carried) const;
+
+ private:
+  TensorView stream(const TensorView& carried, int32_t index) const;
+  void make_inputs(OpContext& context, std::span<const TokenId> tokens, const TensorView& x,
+                   const TensorView& carried) const;
+  Status load_stream_matrices(LayerTensors& tensors, const char* name,
+                              std::vector<LinearLayer>& matrices) const;
+
+  const CarriedSpec spec_;
+  const int64_t hidden_;
+  ConstTensorView table_;            // [input_vocab, layers * P], the file's own rows
+  LinearLayer projection_;           // [layers * P, D]
+  std::vector<float> input_norm_;    // [P]
+  std::vector<LinearLayer> spread_;  // [streams - 1] of [D, D]
+  std::vector<LinearLayer> joined_;  // likewise, behind the last layer
+};
+
+}  // namespace headrace
