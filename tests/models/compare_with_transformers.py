@@ -74,7 +74,8 @@ def drawn_sizes(name, options, rng):
     if name == "rwkv7":  # heads whose eps is the author's
         ranks = ("decay_low_rank_dim", "a_low_rank_dim", "v_low_rank_dim", "gate_low_rank_dim")
         return dict(hidden_size=rng.choice([64, 128, 192]), head_dim=64, num_hidden_layers=3, vocab_size=rng.choice([89, 101, 128]),
-                    intermediate_size=rng.choice([64, 72, 160]), **{rank: rng.choice([1, 3, 8, 20]) for rank in ranks})
+                    intermediate_size=rng.choice([64, 72, 160]), 
+                    **{rank: rng.choice([2, 3, 8, 20]) for rank in ranks})  # of 1 the author's package makes vectors
     if name in ("bloom", "mpt"):
         heads, hidden = rng.choice([1, 2, 3, 5, 7, 8]), "hidden_size" if name == "bloom" else "d_model"
         return {"n_head" if name == "bloom" else "n_heads": heads, hidden: heads * rng.choice([8, 16, 20])}
