@@ -22,6 +22,7 @@
 #include "models/hunyuan.h"
 #include "models/hyperclova.h"
 #include "models/lfm2.h"
+#include "models/llama4.h"
 #include "models/mamba.h"
 #include "models/minimax.h"
 #include "models/model.h"
@@ -83,6 +84,8 @@ constexpr std::array kArchitectures = {
     decoder<gemma3_spec>("gemma3", gemma3_hf_names),
     decoder<gemma3n_spec>("gemma3n", gemma4_hf_names),
     decoder<gemma4_spec>("gemma4", gemma4_hf_names),
+    decoder<llama4_spec>("llama4", llama4_hf_names),
+    decoder<ministral3_spec>("mistral3", ministral3_hf_names),
     decoder<smollm3_spec>("smollm3", llama_hf_names),
     decoder<olmo2_spec>("olmo2", olmo2_hf_names),
     decoder<starcoder2_spec>("starcoder2", starcoder2_hf_names),

@@ -309,7 +309,8 @@ class DecoderPass {
          .group = group_of(layer.mixer->keys_of() < 0 ? index : layer.mixer->keys_of()),
          .kept = kept,
          .states = batch_.states.behind(state_offsets_[static_cast<size_t>(index)]),
-         .carried = memory_.carried});
+         .carried = memory_.carried,
+         .positions = batch_.positions});
     if (kept == nullptr || !kept->rows.empty()) branch.finish();
   }
 

@@ -110,6 +110,16 @@ TEST(DeviceLimits, PartsOfCpusAloneAreRefusedByName) {
            spec.layers[0].dense().gate_cutoff = 1.0f;
          }),
          "sparse gates");
+  starts(refused([](DecoderSpec& spec) { spec.layers[0].attention().chunk = 8; }),
+         "attention in chunks");
+  starts(refused([](DecoderSpec& spec) { spec.layers[0].attention().temperature.scale = 0.1f; }),
+         "queries that grow with their positions");
+  starts(refused([](DecoderSpec& spec) {
+           spec.layers[0].mixer = NoMixerSpec{};
+           spec.layers[0].feed_forward =
+               MixtureSpec{.router = {.experts = 2, .used = 1}, .width = 8, .scales_input = true};
+         }),
+         "experts whose inputs are scaled");
 }
 
 // A CPU takes whatever a file may ask for.

@@ -431,6 +431,7 @@ void gemma4_defaults(ModelConfig& config) {
 }
 
 Status read_layered_gemma(const Json& json, const ConfigSource& source, ModelConfig& config) {
+  if (!is_layered_gemma(config.architecture)) return ok_status();
   HR_RETURN_IF_ERROR(GemmaJsonLayers(json, source, config).read());
   return check_layered_gemma(source, config);
 }

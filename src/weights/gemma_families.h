@@ -72,7 +72,8 @@ bool has_list_by_layer(const Json& json, std::string_view architecture, const Co
 // Gemma 4's files: of text a row sees those before it.
 bool sees_both_ways_in_images_alone(const Json& json, std::string_view key);
 
-// After the numbers, the rotation and the windows of a config.json: what differs by layer.
+// After the numbers, the rotation and the windows of a config.json: what differs by layer. Nothing
+// of other architectures.
 Status read_layered_gemma(const Json& json, const ConfigSource& source, ModelConfig& config);
 // The same of a GGUF file.
 Status read_gguf_layered_gemma(const GgufFile& file, const ConfigSource& source,

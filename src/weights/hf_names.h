@@ -16,10 +16,15 @@ namespace headrace {
 enum class HfForm : uint8_t {
   kPlain,
   kTurned,  // [experts, columns, rows]; where it has two halves, rows of these by turns (gpt-oss)
-  kTurnedAlone,  // [columns, rows], a matrix by itself (GPT-2's Conv1D)
-  kMxfp4,        // the same rows as MXFP4: blocks, beside a tensor of scales (hub_experts.h)
-  kByTurns,      // [experts, 2 rows], of two halves by turns
+  kTurnedHalves,  // [experts, columns, rows], gates' rows before ups' (Llama 4)
+  kTurnedAlone,   // [columns, rows], a matrix by itself (GPT-2's Conv1D)
+  kMxfp4,         // the same rows as MXFP4: blocks, beside a tensor of scales (hub_experts.h)
+  kByTurns,       // [experts, 2 rows], of two halves by turns
 };
+
+constexpr bool is_turned_stack(HfForm form) {
+  return form == HfForm::kTurned || form == HfForm::kTurnedHalves;
+}
 
 struct HfTensorName {
   // "{}" is the number of a layer, the same in both names; a second one, of `hf` alone, that of an

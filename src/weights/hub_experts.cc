@@ -25,14 +25,16 @@ class TurnedMatrix final : public HubMatrix {
  public:
   TurnedMatrix(const HubTensors& tensors, const ExpertRowsOf& rows)
       : HubMatrix(tensors,
-                  Shape{TurnedSizes(tensors.quants->shape).rows / rows.step,
+                  Shape{TurnedSizes(tensors.quants->shape).rows / rows.step / rows.parts,
                         TurnedSizes(tensors.quants->shape).columns},
                   std::string(tensors.quants->type->name)),
         sizes_(tensors.quants->shape),
         rows_(rows) {}
 
   Status prepare() const override { return ok_status(); }
-  int64_t bytes() const override { return HubMatrix::bytes() / sizes_.matrices / rows_.step; }
+  int64_t bytes() const override {
+    return HubMatrix::bytes() / sizes_.matrices / rows_.step / rows_.parts;
+  }
   DType dtype() const override { return *tensors_.quants->type->dtype; }
 
   void read(std::span<const int64_t> rows, int64_t first_column, int64_t columns,
@@ -142,7 +144,7 @@ Result<int64_t> hub_expert_count(const HubTensors& tensors, HfForm form, int64_t
   const auto wrong = [&](std::string_view what) {
     return hub_tensor_error(quants, fmt::format("shape {} is {}", shape.to_string(), what));
   };
-  if (form == HfForm::kTurned) {
+  if (is_turned_stack(form)) {
     if (shape.rank() != 3 || shape[2] % step != 0) return wrong("no stack of turned matrices");
     if (!quants.type->dtype) {
       return hub_tensor_error(quants, fmt::format("type {} is not supported", quants.type->name));
@@ -175,7 +177,7 @@ Result<std::unique_ptr<HubMatrix>> open_turned_matrix(const SafetensorsTensor& t
 
 std::unique_ptr<HubMatrix> open_hub_expert(const HubTensors& tensors, HfForm form,
                                            const ExpertRowsOf& rows) {
-  if (form == HfForm::kTurned) return std::make_unique<TurnedMatrix>(tensors, rows);
+  if (is_turned_stack(form)) return std::make_unique<TurnedMatrix>(tensors, rows);
   return std::make_unique<Mxfp4Matrix>(tensors, rows);
 }
 

@@ -16,6 +16,7 @@ struct ExpertRowsOf {
   int64_t expert = 0;
   int64_t first = 0;
   int64_t step = 1;
+  int64_t parts = 1;  // of the rows these are one of so many parts, neighbours from `first` on
 };
 
 // The matrices in `tensors.quants`; errors as HubMatrix::create(): a tensor of another form.

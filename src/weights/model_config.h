@@ -175,6 +175,14 @@ struct GemmaConfig {
   std::vector<float> gate_cutoffs;
 };
 
+// By how much the queries of later positions are multiplied: 1 + scale * ln(1 + floor((position +
+// offset) / step)).
+struct TemperatureConfig {
+  float scale = 0;  // 0: not
+  int32_t step = 0;
+  int32_t offset = 0;
+};
+
 struct MixerConfig {
   std::vector<LayerMixer> by_layer;  // [layers]; empty = all attend
   bool gated_attention = false;      // heads of layers that attend have gates (Qwen3-Next)
@@ -201,6 +209,8 @@ struct MixerConfig {
   RwkvConfig rwkv;
   int32_t drafting_layers = 0;  // behind the others; not read
   GemmaConfig gemma;
+  TemperatureConfig temperature;
+  bool chunks = false;  // layers that slide see the run of `window` positions that a row is in
 
   LayerMixer of(int32_t layer) const {
     return by_layer.empty() ? LayerMixer::kAttention : by_layer[static_cast<size_t>(layer)];

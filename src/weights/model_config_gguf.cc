@@ -6,6 +6,7 @@
 
 #include "weights/gemma_families.h"
 #include "weights/gpt_families.h"
+#include "weights/llama4_family.h"
 #include "weights/mamba_families.h"
 #include "weights/model_config.h"
 #include "weights/model_family.h"
@@ -44,6 +45,7 @@ class GgufConfigReader {
     if (is_layered_gemma(family_.architecture)) {
       HR_RETURN_IF_ERROR(read_gguf_layered_gemma(file_, source_, config_));
     }
+    HR_RETURN_IF_ERROR(read_gguf_tuned_queries(file_, config_));
     HR_RETURN_IF_ERROR(finish_config(source_, config_));
     HR_RETURN_IF_ERROR(check_value_length());
     HR_RETURN_IF_ERROR(read_end_ids());

@@ -10,6 +10,7 @@
 #include "weights/gemma_families.h"
 #include "weights/gpt_families.h"
 #include "weights/hub_quantisation.h"
+#include "weights/llama4_family.h"
 #include "weights/mamba_families.h"
 #include "weights/model_config.h"
 #include "weights/model_family.h"
@@ -60,9 +61,8 @@ class JsonConfigReader {
     HR_RETURN_IF_ERROR(read_rope_layers());
     HR_RETURN_IF_ERROR(read_latent());
     HR_RETURN_IF_ERROR(read_mixers());
-    if (is_layered_gemma(config_.architecture)) {
-      HR_RETURN_IF_ERROR(read_layered_gemma(json_, source_, config_));
-    }
+    HR_RETURN_IF_ERROR(read_layered_gemma(json_, source_, config_));
+    HR_RETURN_IF_ERROR(read_tuned_queries(json_, source_, config_));
     HR_RETURN_IF_ERROR(adjust_ffn());
     HR_RETURN_IF_ERROR(finish_config(source_, config_));
     HR_RETURN_IF_ERROR(read_end_ids());

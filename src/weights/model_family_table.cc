@@ -7,6 +7,7 @@
 #include "weights/gemma_families.h"
 #include "weights/gpt_families.h"
 #include "weights/kin_families.h"
+#include "weights/llama4_family.h"
 #include "weights/mamba_families.h"
 #include "weights/recurrent_gemma_family.h"
 #include "weights/rwkv_family.h"
@@ -586,6 +587,8 @@ constexpr auto kFamilies = std::to_array<ModelFamily>({
     {"llama", kMistralClasses, kSilu, kInterleaved, kRmsFields, mistral_defaults,
      kActivationsFitF16},
     {"llama", kMixtralClasses, kSilu, kInterleaved, kMixtralFields, mixtral_defaults},
+    {"llama4", kLlama4Classes, kSilu, kInterleaved, kLlama4Fields, llama4_defaults},
+    {"mistral3", kMinistral3Classes, kSilu, kInterleaved, kMinistral3Fields, ministral3_defaults},
     {"qwen2", kQwen2Classes, kSilu, !kInterleaved, kRmsFields, qwen2_defaults, kActivationsFitF16},
     {"qwen3", kQwen3Classes, kSilu, !kInterleaved, kRmsFields, qwen3_defaults},
     {"gemma", kGemmaClasses, kGemmaGelu, !kInterleaved, kRmsFields, gemma_defaults},

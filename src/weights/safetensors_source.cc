@@ -226,7 +226,7 @@ Result<std::vector<SafetensorsWeightSource::NamedTensor>> SafetensorsWeightSourc
                       .offset = match->offset,
                       .tensor = each.tensor,
                       .matrix = each.matrix};
-    if (match->form == HfForm::kTurned || match->form == HfForm::kMxfp4) {
+    if (is_turned_stack(match->form) || match->form == HfForm::kMxfp4) {
       HR_RETURN_IF_ERROR(
           add_experts(files, *each.tensor, *match, tensors).with_context(description));
       continue;
@@ -268,12 +268,16 @@ Status SafetensorsWeightSource::add_experts(const Files& files, const Safetensor
   }
   const int64_t step = match.second_half.empty() ? 1 : 2;
   HR_ASSIGN_OR_RETURN(const int64_t experts, hub_expert_count(own, match.form, step));
-  for (int64_t first = 0; first < step; ++first) {
+  for (int64_t half = 0; half < step; ++half) {
     for (int64_t expert = 0; expert < experts; ++expert) {
-      tensors.push_back({.name = first == 0 ? match.gguf : match.second_half,
+      ExpertRowsOf rows{expert, half, step};
+      if (match.form == HfForm::kTurnedHalves) {
+        rows = {.expert = expert, .first = half * tensor.shape[2] / step, .parts = step};
+      }
+      tensors.push_back({.name = half == 0 ? match.gguf : match.second_half,
                          .expert = static_cast<int32_t>(expert),
                          .tensor = &tensor,
-                         .matrix = open_hub_expert(own, match.form, {expert, first, step})});
+                         .matrix = open_hub_expert(own, match.form, rows)});
     }
   }
   return ok_status();

@@ -54,6 +54,7 @@ STATE_SPACES["mamba2-biases"] = (*compare.FAMILIES["mamba2-biases"][:2], "bfloat
 compare.FAMILIES.update(STATE_SPACES)
 compare.AS_THEY_ARE.update(STATE_SPACES)
 # Of tokens beyond a layer's table the converter adds zeros, where the library takes the first row.
+compare.FAMILIES["llama4"] = tiny.LLAMA4_GGUF_FILES["llama4-gguf"] + ("bfloat16",)
 compare.FAMILIES["gemma3n"][1]["vocab_size_per_layer_input"] = 128
 
 

@@ -31,7 +31,7 @@ import make_tiny_models as tiny
 
 FAMILIES = {**tiny.FOLDERS, **tiny.LATER_FOLDERS, **tiny.EXPERT_FOLDERS, **tiny.ROUTER_FOLDERS, **tiny.STATE_FOLDERS,
             **tiny.LATER_STATE_FOLDERS, **tiny.LATENT_FOLDERS, **tiny.KIN_FOLDERS, **tiny.GPT_FOLDERS,
-            **tiny.MAMBA_FOLDERS, **tiny.LAST_FOLDERS, **tiny.NEWEST_FOLDERS}
+            **tiny.MAMBA_FOLDERS, **tiny.LAST_FOLDERS, **tiny.NEWEST_FOLDERS, **tiny.LLAMA4_FOLDERS}
 DIFFERENCE_MAX = 1e-4  # of ln p, as the test has it
 # Whose sizes hang together in ways of their own.
 AS_THEY_ARE = {*tiny.STATE_FOLDERS, *tiny.LATER_STATE_FOLDERS, *tiny.LATENT_FOLDERS, *tiny.GPT_FOLDERS,
@@ -184,6 +184,7 @@ KNOCKED_KEYS = {
     "ssm_in_multiplier": 1.0, "ssm_out_multiplier": 1.0, "mlp_multipliers": [1.0, 1.0], "lm_head_multiplier": 1.0,
     "attention_window_size": 4096, "logits_soft_cap": 1e6, "block_types": ["recurrent"], "alpha": 1.0, "router_jitter_noise": 1e-6,
     "use_post_norm": None, "activation_sparsity_pattern": None, "altup_active_idx": 0, "altup_correct_scale": None, "top_k_experts": 1,
+    "attention_chunk_size": None, "floor_scale": 4096, "attn_scale": 0.0, "attn_temperature_tuning": None, "llama_4_scaling_beta": 0.0, "use_qk_norm": None,
     "ssm_multipliers": [1.0] * 5, "mixer_rms_eps": 1e-6, "time_step_rank": "auto", "expert_layer_offset": 0,
 }
 # What moves nothing in truth: the norm behind FlexOlmo's mixtures takes their scale away; MiniMax M2 has rotary_dim, too.
@@ -195,7 +196,8 @@ MOVE_NOTHING = {("flex-olmo", "norm_topk_prob"), ("minimax-m2", "partial_rotary_
                 ("granite-hybrid-dense", "num_experts_per_tok"), ("nemotron-h", "num_experts_per_tok"),
                 ("nemotron-h", "norm_topk_prob"), *((name, "time_step_min") for name in tiny.MAMBA_FOLDERS if name != "nemotron-h"),
                 *((name, "time_step_rank") for name in ("mamba2", "mamba2-biases")),
-                # What a key switches off.
+                # Of training alone; what a key switches off.
+                ("llama4", "router_jitter_noise"), ("llama4-plain", "router_jitter_noise"),
                 ("gemma3n-streams", "model.language_model.layers.altup.correct_output_scale"),
                 ("jamba-dense", "num_experts_per_tok"), ("jamba-dense", "expert_layer_offset")}
 

@@ -370,6 +370,10 @@ GEMMA4_PLAIN = dict(num_hidden_layers=3, layer_types=kinds_of_layers("ssf"), sli
 GEMMA4_MOE = dict(**GEMMA4_PLAIN, enable_moe_block=True, num_experts=6, top_k_experts=2, moe_intermediate_size=24)
 GEMMA3N = dict(num_hidden_layers=5, layer_types=kinds_of_layers("sfsfs"), sliding_window=WINDOW, hidden_size_per_layer_input=8, laurel_rank=5,
                num_kv_shared_layers=2, **HEADS_16)
+LLAMA4 = dict(num_hidden_layers=4, attention_chunk_size=WINDOW, floor_scale=8, attn_scale=0.3, intermediate_size=32, intermediate_size_mlp=48,
+              num_local_experts=6, num_experts_per_tok=2, interleave_moe_layer_step=2, tie_word_embeddings=False, **HEADS_16)
+GROWING = dict(**HEADS_16, **rope("yarn", 10000.0, factor=4.0, original_max_position_embeddings=ORIGINAL_CONTEXT, mscale=1.0, mscale_all_dim=1.0,
+                                  llama_4_scaling_beta=0.4, beta_fast=32.0, beta_slow=1.0))
 NEWEST_FOLDERS = {
     "gemma4": ("Gemma4", dict(**GEMMA4, num_kv_shared_layers=3, use_double_wide_mlp=True), "bfloat16"),
     "gemma4-moe": ("Gemma4", GEMMA4_MOE, "bfloat16"),
@@ -378,6 +382,15 @@ NEWEST_FOLDERS = {
     "gemma3n-streams": ("Gemma3n", dict(**{**GEMMA3N, "num_hidden_layers": 4, "layer_types": kinds_of_layers("sfsf"), "num_kv_shared_layers": 0}, vocab_size_per_layer_input=96, altup_num_inputs=3,
                                         altup_active_idx=2, altup_correct_scale=False), "float16"),
 }
+LLAMA4_FOLDERS = {
+    "llama4": ("Llama4", LLAMA4, "bfloat16"),
+    "llama4-plain": ("Llama4", dict(**{**LLAMA4, "attention_chunk_size": None}, use_qk_norm=False, moe_layers=[0, 3], no_rope_layers=[1, 0, 1, 0]),
+                     "float16"),
+    "ministral3": ("Ministral3", GROWING, "bfloat16"),
+}
+# Of GGUF files llama.cpp takes the sizes of chunks and steps for granted.
+LLAMA4_GGUF_FILES = {"ministral3-gguf": ("Ministral3", GROWING),
+                     "llama4-gguf": ("Llama4", dict(**{**LLAMA4, "attention_chunk_size": 8192, "floor_scale": 8192, "attn_scale": 0.1}))}
 NEWEST_GGUF_FILES = {
     "gemma4-gguf": ("Gemma4", dict(**{**GEMMA4, "layer_types": kinds_of_layers("sffsff")}, num_kv_shared_layers=3, use_double_wide_mlp=True)),
     "gemma4-moe-gguf": ("Gemma4", GEMMA4_MOE),
@@ -391,7 +404,7 @@ IN_THE_OLD_SPELLING = {"llama-linear", "llama-llama3", "llama-yarn", "gemma3-lin
                        "mistral", "granite"}
 # Wrapped as the text half of a model that also sees.
 NESTED = {"gemma3-linear": ("Gemma3", "language_model.model."), "gemma4-moe": ("Gemma4", "model.language_model."),
-          "gemma3n-streams": ("Gemma3n", "model.language_model.")}
+          "gemma3n-streams": ("Gemma3n", "model.language_model."), "llama4-plain": ("Llama4", "language_model.model.")}
 
 
 BIASED_KINDS = ("glm4_moe", "solar_open", "minimax_m2", "exaone_moe")
@@ -439,7 +452,7 @@ def random_weights(model, seed):
 
 def make_model(kind, options, dtype, seed):
     kinds = rwkv7_model if kind == "RWKV7" else transformers
-    text = "Text" if kind in ("Gemma3", "Gemma3n", "Gemma4", "Qwen3_5", "Qwen3_5Moe") else ""
+    text = "Text" if kind in ("Gemma3", "Gemma3n", "Gemma4", "Llama4", "Qwen3_5", "Qwen3_5Moe") else ""
     sizes = {} if kind in OWN_SIZES else SIZES
     config = getattr(kinds, f"{kind}{text}Config")(**{**sizes, **options})
     config._attn_implementation = "eager"
@@ -508,7 +521,10 @@ def nest(config, weights, kind, prefix):
         outer["text_config"] = config
     weights = {name.replace("model.", prefix, 1): value
                for name, value in weights.items()}
-    if kind == "Gemma3":
+    if kind == "Llama4":
+        weights["vision_model.class_embedding"] = torch.zeros(2)
+        weights["multi_modal_projector.linear_1.weight"] = torch.zeros(2, 2)
+    elif kind == "Gemma3":
         weights["vision_tower.vision_model.head.weight"] = torch.zeros(2, 2)
         weights["multi_modal_projector.mm_input_projection_weight"] = torch.zeros(2, 2)
     else:
@@ -530,7 +546,7 @@ def write_folder(folder, name, model, dtype):
     weights = model.state_dict()
     if name in {**EXPERT_FOLDERS, **ROUTER_FOLDERS, **STATE_FOLDERS,
                 **LATER_STATE_FOLDERS, **LATENT_FOLDERS, **KIN_FOLDERS, **GPT_FOLDERS, **MAMBA_FOLDERS, **LAST_FOLDERS,
-                **NEWEST_FOLDERS} and name not in FUSED:
+                **NEWEST_FOLDERS, **LLAMA4_FOLDERS} and name not in FUSED:
         weights = load_file(folder / "model.safetensors")
     weights = {key: value.to(dtype).contiguous() for key, value in weights.items()}
     if model.config.tie_word_embeddings:
@@ -546,10 +562,10 @@ def write_folder(folder, name, model, dtype):
 
 ARCHITECTURES = {"Llama": "llama", "Qwen2": "qwen2", "Qwen3": "qwen3", "Gemma2": "gemma2",
                  "Gemma3": "gemma3", "Phi3": "phi3", "SmolLM3": "smollm3", "Olmo2": "olmo2", "Olmo3": "olmo2",
-                 "Granite": "granite", "Starcoder2": "starcoder2", "Mixtral": "llama", "Qwen2Moe": "qwen2moe",
+                 "Granite": "granite", "Ministral3": "mistral3", "Llama4": "llama4", "Starcoder2": "starcoder2", "Mixtral": "llama", "Qwen2Moe": "qwen2moe",
                  "Lfm2": "lfm2", "Lfm2Moe": "lfm2moe", "Qwen3Moe": "qwen3moe", "Olmoe": "olmoe", "GraniteMoe": "granitemoe", "Dots1": "dots1",
                  "HunYuanDenseV1": "hunyuan-dense", "HunYuanMoEV1": "hunyuan-moe", "DeepseekV2": "deepseek2", "DeepseekV3": "deepseek2"}
-INTERLEAVED = {"llama", "smollm3", "granite", "granitemoe"}
+INTERLEAVED = {"llama", "mistral3", "smollm3", "granite", "granitemoe"}
 NAMES = {"input_layernorm": "attn_norm", "self_attn.q_proj": "attn_q", "self_attn.k_proj": "attn_k",
          "self_attn.v_proj": "attn_v", "self_attn.o_proj": "attn_output",
          "self_attn.qkv_proj": "attn_qkv", "self_attn.q_norm": "attn_q_norm",
@@ -608,7 +624,7 @@ def write_keys(writer, config, architecture):
         writer.add_shortconv_l_cache(config.conv_L_cache)
         writer.add_vocab_size(config.vocab_size)
     else:
-        writer.add_feed_forward_length(config.intermediate_size)
+        writer.add_feed_forward_length(getattr(config, "intermediate_size_mlp", config.intermediate_size))
         writer.add_head_count_kv(1 if is_latent_apart(config) else config.num_key_value_heads)
     writer.add_rope_freq_base(parameters["rope_theta"])
     if architecture == "starcoder2":
@@ -661,6 +677,12 @@ def write_keys(writer, config, architecture):
         writer.add_rope_scaling_type(gguf.RopeScalingType.YARN)
         writer.add_rope_scaling_factor(parameters["factor"])
         writer.add_rope_scaling_orig_ctx_len(parameters["original_max_position_embeddings"])
+    if architecture == "llama4":
+        writer.add_interleave_moe_layer_step(config.interleave_moe_layer_step)
+        writer.add_expert_feed_forward_length(config.intermediate_size)
+    if architecture == "mistral3":
+        writer.add_attn_temperature_scale(parameters["llama_4_scaling_beta"])
+        writer.add_rope_scaling_yarn_log_mul(parameters["mscale_all_dim"])
     if architecture == "phi3":
         writer.add_rope_dimension_count(config.hidden_size // config.num_attention_heads)
         original = parameters["original_max_position_embeddings"]
@@ -1111,6 +1133,23 @@ def write_layered_gemma_gguf(path, kind, model):
     writer.close()
 
 
+def llama4_tensors(state):
+    for name, value in state.items():
+        _, _, layer, part = name.split(".", 3) if "feed_forward" in name else ("",) * 4
+        block = f"blk.{layer}.ffn_"
+        if part.endswith("experts.gate_up_proj"):
+            gate, up = value.transpose(1, 2).chunk(2, dim=1)
+            yield block + "gate_exps.weight", gate.numpy()
+            yield block + "up_exps.weight", up.numpy()
+        elif part.endswith("experts.down_proj"):
+            yield block + "down_exps.weight", value.transpose(1, 2).numpy()
+        elif part:
+            stem = part.split(".")[-2].removesuffix("_proj")
+            yield f"{block}{'gate_inp' if stem == 'router' else stem}{'_shexp' if 'shared' in part else ''}.weight", value.numpy()
+        else:
+            yield gguf_name(name, False), value.numpy()
+
+
 def write_gguf(path, kind, model):
     if kind in ("Gemma3n", "Gemma4"):
         return write_layered_gemma_gguf(path, kind, model)
@@ -1127,7 +1166,8 @@ def write_gguf(path, kind, model):
     for name, factors in rope_tensors(config).items():
         writer.add_tensor(name, numpy.array(factors, dtype=numpy.float32))
     post_norms = architecture in ("gemma2", "gemma3", "olmo2")
-    for name, rows in by_gguf_names(model.state_dict(), post_norms):
+    state = model.state_dict()
+    for name, rows in llama4_tensors(state) if architecture == "llama4" else by_gguf_names(state, post_norms):
         if name == "output.weight" and config.tie_word_embeddings:
             continue
         if architecture in INTERLEAVED and "attn_q." in name:
@@ -1158,14 +1198,15 @@ def main():
     half = lambda files: {name: (*case, "float16") for name, case in files.items()}
     folders = {**FOLDERS, **LATER_FOLDERS, **EXPERT_FOLDERS, **ROUTER_FOLDERS, **STATE_FOLDERS,
                **LATER_STATE_FOLDERS, **LATENT_FOLDERS, **KIN_FOLDERS, **GPT_FOLDERS, **MAMBA_FOLDERS,
-               **LAST_FOLDERS, **NEWEST_FOLDERS}
+               **LAST_FOLDERS, **NEWEST_FOLDERS, **LLAMA4_FOLDERS}
     cases = {**FOLDERS, **half(GGUF_FILES), **LATER_FOLDERS, **half(LATER_GGUF_FILES),
              **EXPERT_FOLDERS, **half(EXPERT_GGUF_FILES), **ROUTER_FOLDERS, **half(ROUTER_GGUF_FILES),
              **STATE_FOLDERS, **half(STATE_GGUF_FILES), **LATER_STATE_FOLDERS, **half(LATER_STATE_GGUF_FILES),
              **LATENT_FOLDERS, **half(LATENT_GGUF_FILES), **KIN_FOLDERS,
              **GPT_FOLDERS, **half(GPT_GGUF_FILES), **MAMBA2_FOLDERS, **half(MAMBA_GGUF_FILES),
              **FIRST_MAMBA_FOLDERS, **half(FIRST_MAMBA_GGUF_FILES), **LAST_FOLDERS, **half(LAST_GGUF_FILES),
-             **NEWEST_FOLDERS, **half(NEWEST_GGUF_FILES)}
+             **NEWEST_FOLDERS, **half(NEWEST_GGUF_FILES),
+             **LLAMA4_FOLDERS, **half(LLAMA4_GGUF_FILES)}
     for seed, (name, (kind, options, dtype_name)) in enumerate(cases.items()):
         if only and name not in only:
             continue

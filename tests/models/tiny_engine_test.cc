@@ -212,7 +212,7 @@ TEST(TinyEngine, StagesAnswerAsOne) {
     options.device.pipeline_parallel_size = 2;
     auto split = ModelUnderTest::load(options);
     if (!split.ok()) {
-      const std::string& why = split.status().message();
+      const std::string why(split.status().message());
       const bool is_known = why.find("would have none that keeps") != std::string::npos ||
                             why.find("leave rows to later ones") != std::string::npos;
       EXPECT_TRUE(is_known) << why;

@@ -155,7 +155,10 @@ class AttentionMixer final : public Mixer {
 
   Status load(LayerTensors& tensors) override {
     HR_ASSIGN_OR_RETURN(qkv_, tensors.matrix(qkv_stack()));
-    if (spec_.qk_norm == QkNorm::kHead || spec_.qk_norm == QkNorm::kRow) {
+    if (spec_.bare_qk_norm) {
+      HR_ASSIGN_OR_RETURN(q_norm_, tensors.constant(dim(), 1.0f));
+      HR_ASSIGN_OR_RETURN(k_norm_, tensors.constant(dim(), 1.0f));
+    } else if (spec_.qk_norm == QkNorm::kHead || spec_.qk_norm == QkNorm::kRow) {
       const bool rows = spec_.qk_norm == QkNorm::kRow;
       HR_ASSIGN_OR_RETURN(q_norm_, tensors.vector("attn_q_norm.weight", rows ? q_width() : dim()));
       if (!reads_keys()) {
@@ -208,6 +211,12 @@ class AttentionMixer final : public Mixer {
     if (spec_.alibi_bias_max > 0 && device.kind == DeviceKind::kCuda) {
       return unsupported("attention with ALiBi has no kernels on a GPU yet: use --device cpu");
     }
+    if ((spec_.chunk > 0 || spec_.temperature.scale != 0) && device.kind == DeviceKind::kCuda) {
+      return unsupported(fmt::format("{} no kernels on a GPU yet: use --device cpu",
+                                     spec_.chunk > 0
+                                         ? "attention in chunks has"
+                                         : "queries that grow with their positions have"));
+    }
     if (spec_.qk_norm == QkNorm::kHeadBehind && device.kind == DeviceKind::kCuda) {
       return unsupported(
           "norms behind the rotation have no kernels on a GPU yet: use --device cpu");
@@ -240,6 +249,7 @@ class AttentionMixer final : public Mixer {
     run.branch.multiply_input(qkv_, projected);
     normalise_whole_rows(context, qkv);
     normalise_values(context, qkv);
+    tune_queries(run, q);
     const RopeKvArgs rope = rotation(run, qkv);
     const TensorView out = run.scratch.rows(kOut, rows, out_.input_width());
     const TensorView gate = column_range(projected, 0, gate_width());
@@ -404,6 +414,18 @@ class AttentionMixer final : public Mixer {
       normalise_row(context, v_norm_, column_range(qkv, first, dim()));
     }
   }
+  // REQUIRES: no norm of queries follows
+  void tune_queries(const MixerRun& run, const TensorView& q) const {
+    const QueryTemperature& rule = spec_.temperature;
+    if (rule.scale == 0) return;
+    for (int64_t t = 0; t < q.rows(); ++t) {
+      const int32_t steps = (run.positions[static_cast<size_t>(t)] + rule.offset) / rule.step;
+      if (steps == 0) continue;
+      const float factor = 1.0f + rule.scale * std::log(1.0f + static_cast<float>(steps));
+      float* const row = f32_row(q, t);
+      for (int64_t i = 0; i < q.columns(); ++i) row[i] *= factor;
+    }
+  }
   void normalise_row(OpContext& context, const DeviceVector& weight, const TensorView& rows) const {
     rms_norm(context, {.x = rows,
                        .residual = {},
@@ -444,6 +466,7 @@ class AttentionMixer final : public Mixer {
             .table_offset = group.table_offset,
             .scale = spec_.scale,
             .window = spec_.window,
+            .chunk = spec_.chunk,
             .soft_cap = spec_.soft_cap,
             .f32_products = qkv_.weight.compute() != LinearCompute::kFast,
             .sinks = spec_.sinks ? sinks_.data() + query_first_ : nullptr,

@@ -25,16 +25,29 @@ enum class QkvTensors {
   kFusedByQuarter,
 };
 
+// By how much the queries of later positions are multiplied: 1 + scale * ln(1 + floor((position +
+// offset) / step)) (Llama 4, Ministral 3). CPU
+struct QueryTemperature {
+  float scale = 0.0f;  // 0: not
+  int32_t step = 0;
+  int32_t offset = 0;
+};
+
 struct AttentionSpec {
   int32_t heads = 0;
   int32_t kv_heads = 0;
   int32_t head_dim = 0;
-  int32_t window = 0;     // > 0: sliding
+  int32_t window = 0;  // > 0: sliding
+  // > 0: rows see the keys of their own run of so many positions, which are no more than the window
+  // has (Llama 4). CPU
+  int32_t chunk = 0;
   int32_t rope = 0;       // index into DecoderSpec::ropes
   float scale = 0.0f;     // of scores
   float soft_cap = 0.0f;  // 0 = none
   QkNorm qk_norm = QkNorm::kNone;
   float qk_norm_eps = 0.0f;
+  bool bare_qk_norm = false;  // of kHead: the norms have no weights (Llama 4)
+  QueryTemperature temperature;
   QkvTensors qkv = QkvTensors::kSeparate;
   bool qkv_bias = false;
   bool out_bias = false;

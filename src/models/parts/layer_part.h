@@ -76,14 +76,15 @@ class LayerPart {
 inline constexpr int64_t kPartAreasMax = 6;
 
 struct MixerRun {
-  ResidualBranch& branch;              // of all rows of the batch
-  PartScratch scratch;                 // [T]
-  std::span<const RopeAngles> angles;  // [rope tables]
-  const KvLayerView& kv;               // of this layer
-  const ForwardBatch::Group& group;    // where its rows are kept
-  const ForwardBatch::KeptRows* kept;  // null: all rows are read behind this layer
-  StateView states = {};               // of this layer, where the mixer keeps one
-  TensorView carried = {};             // [T, carried_columns()] of all layers
+  ResidualBranch& branch;                   // of all rows of the batch
+  PartScratch scratch;                      // [T]
+  std::span<const RopeAngles> angles;       // [rope tables]
+  const KvLayerView& kv;                    // of this layer
+  const ForwardBatch::Group& group;         // where its rows are kept
+  const ForwardBatch::KeptRows* kept;       // null: all rows are read behind this layer
+  StateView states = {};                    // of this layer, where the mixer keeps one
+  TensorView carried = {};                  // [T, carried_columns()] of all layers
+  std::span<const int32_t> positions = {};  // [T], in the device's memory
 };
 
 class Mixer : public LayerPart {

@@ -45,6 +45,7 @@ struct MixtureScratch {
   // Which rows go where.
   ArenaPart<int32_t> starts, rows;
   ArenaPart<float> weights;
+  ArenaPart<float> input_weights;  // of rows that experts read, in place of these; or none
   // Rows of one network, at most kNetworkRows.
   TensorPart gathered;   // [chunk, D]
   TensorPart gate_up;    // [chunk, 2F]
@@ -54,7 +55,7 @@ struct MixtureScratch {
   TensorPart outputs;              // [T used, D]
   ArenaPart<int64_t> rank_starts;  // [ranks + 1] of the values in it
 
-  static constexpr int64_t kPartsMax = 9;
+  static constexpr int64_t kPartsMax = 10;
 };
 
 void copy_rows(Stream& stream, const TensorView& to, const TensorView& from) {
@@ -147,6 +148,10 @@ class MixtureFeedForward final : public FeedForward {
 
   Status check_device(const DeviceTraits& device, DType /*activations*/) const override {
     if (device.kind != DeviceKind::kCuda) return ok_status();
+    if (spec_.scales_input) {
+      return unsupported(
+          "experts whose inputs are scaled have no kernels on a GPU yet: use --device cpu");
+    }
     if (spec_.router.scores == RouterScores::kSparseMixer) {
       return unsupported("SparseMixer's routing has no kernels on a GPU yet: use --device cpu");
     }
@@ -175,6 +180,10 @@ class MixtureFeedForward final : public FeedForward {
         context,
         {.rule = spec_.router, .logits = logits, .bias = choice_bias_.data(), .out = routed});
     scale_weights(routed);
+    if (spec_.scales_input) {  // what an expert makes of such a row is added as it is
+      std::ranges::copy(routed.weights, scratch.input_weights.in(front));
+      std::ranges::fill(routed.weights, 1.0f);
+    }
     const TensorView sum = sum_of_networks(run, {x, routed, scratch, front});
     // The branch's memory may be that of x, which all networks have read by now.
     const TensorView y = run.branch.end_with_rows();
@@ -210,6 +219,15 @@ class MixtureFeedForward final : public FeedForward {
     const MixtureScratch& scratch;
     std::byte* front;  // of its memory
   };
+
+  // The shared expert's weights are 1.
+  static void scale_inputs(const Routed& routed, const ListedRows& listed, const TensorView& rows) {
+    const float* const weights = routed.scratch.input_weights.in(routed.front) + listed.first;
+    for (int32_t i = 0; i < listed.count; ++i) {
+      float* const row = f32_row(rows, i);
+      for (int64_t c = 0; c < rows.columns(); ++c) row[c] *= weights[i];
+    }
+  }
 
   // The one of a row of one.
   static bool routing_fits(const DeviceTraits& device, int64_t experts) {
@@ -286,6 +304,7 @@ class MixtureFeedForward final : public FeedForward {
     scratch.starts = places.take<int32_t>(static_cast<size_t>(spec_.router.networks()) + 1);
     scratch.rows = places.take<int32_t>(taken);
     scratch.weights = places.take<float>(taken);
+    scratch.input_weights = places.take<float>(spec_.scales_input ? taken : 0);
     scratch.gathered = tensor(hidden_);
     scratch.gate_up = tensor(spec_.up_parts() *
                              widest([&](const Network& n) { return n.widths.count_of(rank()); }));
@@ -466,9 +485,10 @@ class MixtureFeedForward final : public FeedForward {
       return TensorView(memory.in(routed.front).data, DType::kF32, Shape{listed.count, columns});
     };
     ConstTensorView x = routed.x.row_range(rows.front(), 1);
-    if (listed.count > 1) {
+    if (listed.count > 1 || spec_.scales_input) {
       const TensorView gathered = dense(routed.scratch.gathered, hidden_);
       row_gather(context, {.x = routed.x, .rows = rows, .out = gathered});
+      if (spec_.scales_input) scale_inputs(routed, listed, gathered);
       x = gathered;
     }
     const int64_t width = network.widths.count_of(rank());

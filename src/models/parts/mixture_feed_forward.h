@@ -18,11 +18,12 @@ struct MixtureSpec {
   int32_t shared_width = 0;  // of the shared one, where the router has it
   bool choice_bias = false;  // exp_probs_b: added to scores for the choice alone
   Activation activation = Activation::kSilu;
-  bool router_bias = false;  // ffn_gate_inp has a bias, which is of the weights, too
-  bool bias = false;         // experts have
-  bool fused = false;        // gates and ups lie in one tensor, ffn_gate_up_exps. CPU
-  bool scaled = false;       // ffn_down_exps.scale: of what each expert makes. CPU
-  bool gated = true;         // false: a network is down(act(up(x))), and has no gate (Nemotron-H)
+  bool router_bias = false;   // ffn_gate_inp has a bias, which is of the weights, too
+  bool bias = false;          // experts have
+  bool fused = false;         // gates and ups lie in one tensor, ffn_gate_up_exps. CPU
+  bool scaled = false;        // ffn_down_exps.scale: of what each expert makes. CPU
+  bool scales_input = false;  // weights are of the rows that an expert reads (Llama 4). CPU
+  bool gated = true;          // false: a network is down(act(up(x))), and has no gate (Nemotron-H)
 
   int32_t up_parts() const { return gated ? 2 : 1; }  // of the columns of a network's first product
 };

@@ -73,7 +73,8 @@ class ParallelMixer final : public Mixer {
                .kv = run.kv,
                .group = run.group,
                .kept = nullptr,
-               .states = run.states});
+               .states = run.states,
+               .positions = run.positions});
   }
 
   const ParallelMixerSpec spec_;

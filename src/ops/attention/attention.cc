@@ -56,7 +56,7 @@ OpCost op_cost(const AttentionArgs& args) {
 void attention(OpContext& context, const AttentionArgs& args) {
   check_args(args);
   CHECK(is_activation(context.device, args.q.dtype));
-  CHECK(args.slopes == nullptr || context.device.kind() == DeviceKind::kCpu);
+  CHECK((args.slopes == nullptr && args.chunk == 0) || context.device.kind() == DeviceKind::kCpu);
   if (args.q.rows() == 0) return;
   run_op(context, attention_kernels(), args);
 }

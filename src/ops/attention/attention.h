@@ -40,8 +40,10 @@ struct AttentionArgs {
   // CPU: entries from the block table that a sequence names to the one that is read. Layers that
   // attend alike share their sequences and may have tables of their own.
   int32_t table_offset = 0;
-  float scale = 0.0f;         // scores: q k' * scale
-  int32_t window = 0;         // > 0: a row sees that many keys, itself included
+  float scale = 0.0f;  // scores: q k' * scale
+  int32_t window = 0;  // > 0: a row sees that many keys, itself included
+  // CPU. > 0: a row sees the keys of its own run of so many positions, up to itself (Llama 4).
+  int32_t chunk = 0;
   float soft_cap = 0.0f;      // > 0: score := cap * tanh(score / cap)
   bool f32_products = false;  // CPU: no kernel that rounds q, keys, values or weights to BF16
   // [Hq] or null: a logit of each head that takes part in its softmax and has no value.

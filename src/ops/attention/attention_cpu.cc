@@ -18,7 +18,9 @@ struct KeyRange {
 // The keys that row r of a sequence sees.
 KeyRange visible_keys(const AttentionArgs& args, const AttentionSequence& sequence, int32_t r) {
   const int32_t last = sequence.kv_length - sequence.row_count + r + 1;
-  return {args.window > 0 ? std::max(0, last - args.window) : 0, last};
+  const int32_t in_window = args.window > 0 ? std::max(0, last - args.window) : 0;
+  const int32_t in_chunk = args.chunk > 0 ? (last - 1) / args.chunk * args.chunk : 0;
+  return {std::max(in_window, in_chunk), last};
 }
 
 int64_t slot_of(const AttentionArgs& args, const AttentionSequence& sequence, int32_t token) {

@@ -150,6 +150,7 @@ struct Options {
   float soft_cap = 0.0f;
   bool sinks = false;
   bool slopes = false;
+  int32_t chunk = 0;  // no more than the window
 };
 
 std::vector<float> slopes_of(int32_t heads) {
@@ -212,6 +213,7 @@ bool run_step(OpContext context, const Kernel<AttentionArgs>& kernel, Setting& s
                            .table_offset = kTableOffset,
                            .scale = 1.0f / std::sqrt(static_cast<float>(heads.dim)),
                            .window = options.window,
+                           .chunk = options.chunk,
                            .soft_cap = options.soft_cap,
                            .sinks = options.sinks ? sinks.data() : nullptr,
                            .slopes = options.slopes ? slopes.data() : nullptr,
@@ -257,7 +259,8 @@ std::string name_of(const testing::TestParamInfo<AttentionCase>& info) {
          std::to_string(c.heads.dim) +
          of_values(c.heads.v_dim != c.heads.dim, std::to_string(c.heads.v_dim)) + "_window" +
          std::to_string(c.options.window) + (c.options.soft_cap > 0 ? "_capped" : "") +
-         (c.options.sinks ? "_sinks" : "") + (c.options.slopes ? "_slopes" : "");
+         (c.options.sinks ? "_sinks" : "") + (c.options.slopes ? "_slopes" : "") +
+         (c.options.chunk > 0 ? "_chunk" + std::to_string(c.options.chunk) : "");
 }
 
 std::vector<AttentionCase> cases() {
@@ -279,6 +282,10 @@ std::vector<AttentionCase> cases() {
   all.push_back({heads[3], {kF32}, {.window = 40, .slopes = true}});
   all.push_back({heads[3], {kF32}, {.window = 40, .soft_cap = 3.0f, .sinks = true}});
   all.push_back({heads[3], {kInt8}, {.window = 40, .soft_cap = 3.0f, .sinks = true}});
+  for (const int32_t chunk : {1, 12, 64}) {
+    all.push_back({heads[0], {kF16}, {.window = chunk, .chunk = chunk}});
+  }
+  all.push_back({heads[3], {kInt8}, {.window = 40, .chunk = 40}});
   for (const KvFormat format : {kF32, kInt8}) {
     all.push_back({{2, 1, 24}, {format}, {}});  // no multiple of 16: the reference's alone
   }

@@ -44,7 +44,8 @@ MaterialisedHead describe(const AttentionArgs& args, const AttentionSequence& se
 // be passes of their own.
 bool fits_materialised_attention(const AttentionArgs& args) {
   return fits_attention_tiles(args) && alike_and_plain(args.kv, kv_element(args.kv.k_format)) &&
-         args.window == 0 && args.soft_cap == 0 && args.sinks == nullptr && args.slopes == nullptr;
+         args.window == 0 && args.chunk == 0 && args.soft_cap == 0 && args.sinks == nullptr &&
+         args.slopes == nullptr;
 }
 
 void run_materialised_attention(OpContext& context, const AttentionArgs& args) {

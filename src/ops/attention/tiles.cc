@@ -92,6 +92,9 @@ AttentionTile describe(const AttentionArgs& args, const TileRows& rows) {
     const int32_t key_last = sequence.kv_length - sequence.row_count + query + 1;
     tile.q[r] = f32_row(args.q, sequence.row_first + query) + int64_t{head} * kv.k_dim;
     tile.key_first[r] = args.window > 0 ? std::max(0, key_last - args.window) : 0;
+    if (args.chunk > 0) {
+      tile.key_first[r] = std::max(tile.key_first[r], (key_last - 1) / args.chunk * args.chunk);
+    }
     tile.key_last[r] = key_last;
     tile.slope[r] = args.slopes == nullptr ? 0.0f : args.slopes[head];
   }
