@@ -57,6 +57,20 @@ bool is_rwkv_dummy(std::string_view name, const ModelConfig& config) {
          name != "blk.0.time_mix_value.weight";
 }
 
+// Keys and values of Gemma's layers that attend what others keep: files may have them, and no
+// program reads them.
+bool is_of_shared_keys(std::string_view name, const ModelConfig& config) {
+  const int32_t sharing = config.mixers.gemma.sharing_layers;
+  constexpr std::string_view kStem = "blk.";
+  if (sharing == 0 || !name.starts_with(kStem)) return false;
+  name.remove_prefix(kStem.size());
+  int32_t layer = 0;
+  const auto [end, error] = std::from_chars(name.data(), name.data() + name.size(), layer);
+  if (error != std::errc() || layer < config.layers - sharing) return false;
+  name.remove_prefix(static_cast<size_t>(end - name.data()));
+  return name == ".attn_k.weight" || name == ".attn_v.weight" || name == ".attn_k_norm.weight";
+}
+
 // Layers behind the model's that draft (MTP) are not read.
 bool is_of_drafting_layer(std::string_view name, const ModelConfig& config) {
   for (const std::string_view stem : {"blk.", "model.layers."}) {
@@ -318,7 +332,7 @@ Problems check_tensors(const WeightSource& weights, const Architecture& architec
   for (const std::string_view name : weights.names()) {
     if (std::binary_search(known.begin(), known.end(), name)) continue;
     if (is_of_drafting_layer(name, config) || weights.adds_nothing(name)) continue;
-    if (is_rwkv_dummy(name, config)) continue;
+    if (is_rwkv_dummy(name, config) || is_of_shared_keys(name, config)) continue;
     problems.add(StatusCode::kUnsupported, weights.info(name)->name_in_file,
                  fmt::format("architecture {} does not use it here, and leaving it out would "
                              "change the model's answers",

@@ -2,11 +2,17 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
+#include <cstring>
 #include <filesystem>
 #include <fstream>
 #include <functional>
 
+#include <fmt/format.h>
+
 #include "weights/gguf_fixture.h"
+#include "weights/safetensors.h"
+#include "weights/safetensors_writer.h"
 
 namespace headrace {
 namespace {
@@ -188,6 +194,36 @@ TEST_F(ModelFilesTest, VocabulariesThatContradictThemselves) {
               b.replace("tokenizer.ggml.model", GgufValueType::kBool, raw<uint8_t>(1));
             }),
             "tokenizer.ggml.model: is bool, expected a string");
+}
+
+// Files of Gemma have keys and values of layers that attend what others keep, which nothing reads;
+// of other layers nothing is left out.
+TEST_F(ModelFilesTest, KeysOfLayersThatShareOthersAreLeftOut) {
+  namespace fs = std::filesystem;
+  const fs::path gemma = "tests/data/models/gemma3n",
+                 folder = fs::path(testing::TempDir()) / "keys";
+  fs::create_directories(folder);
+  fs::copy_file(gemma / "config.json", folder / "config.json",
+                fs::copy_options::overwrite_existing);
+  const auto original = SafetensorsFile::open((gemma / "model.safetensors").string()).value();
+  const auto problem_with = [&](const std::string& more) {
+    std::vector<SafetensorsEntry> entries;
+    for (const SafetensorsTensor& tensor : original->plan().tensors) {
+      entries.push_back({std::string(tensor.name), *tensor.type->dtype, tensor.shape});
+    }
+    entries.push_back({more, DType::kF32, Shape{2, 2}});
+    const auto writer =
+        SafetensorsWriter::create((folder / "model.safetensors").string(), entries).value();
+    for (size_t i = 0; i + 1 < entries.size(); ++i) {
+      std::ranges::copy(original->plan().tensors[i].bytes, writer->data(i).begin());
+    }
+    const auto source = open_model_source(folder.string()).value();
+    return std::string(refusal(read_weights(*source).problems).message());
+  };
+  EXPECT_EQ(problem_with("model.layers.4.self_attn.k_proj.weight"), "");
+  EXPECT_EQ(problem_with("model.layers.3.self_attn.v_proj.weight"), "");
+  EXPECT_NE(problem_with("model.layers.2.layer_scalar").find("model.layers.2.layer_scalar"),
+            std::string::npos);
 }
 
 }  // namespace
