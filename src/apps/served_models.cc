@@ -237,7 +237,8 @@ Result<std::vector<ModelSettings>> read_model_settings(const std::string& json) 
 
 Result<LoadedStack> load_served_stack(const ServedModelOptions& options, LoadReport report) {
   LoadedStack stack;
-  HR_ASSIGN_OR_RETURN(auto source, open_model_source(options.stack.model));
+  HR_ASSIGN_OR_RETURN(auto source,
+                      open_model_source(options.stack.model, options.stack.load.architecture_map));
   HR_ASSIGN_OR_RETURN(stack.embedder, EmbeddingStack::load(options.stack, source));
   if (stack.embedder && options.stack.adapters.wanted()) {
     return unsupported("--enable-lora: adapters are for models that generate text", "enable-lora");

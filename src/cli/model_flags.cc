@@ -68,6 +68,12 @@ void add_model_flags(CLI::App& app, ModelFlags& flags, ModelArgument argument) {
   app.add_option("--hf-file,--hff", flags.hf_file, "The same file by its name")
       ->type_name("FILE")
       ->group("Model");
+  app.add_option(
+         "--architecture-map", flags.stack.load.architecture_map,
+         "A JSON file that says which known class a Hugging Face folder's class is like, and "
+         "what its keys and tensors are called (docs/changing.md)")
+      ->type_name("FILE")
+      ->group("Model");
   app.add_option("-t,--threads", flags.stack.device.threads,
                  "CPU threads (default: one a core that the program may use, within its quota)")
       ->check(CLI::Range(0, kThreadsMax))

@@ -55,7 +55,7 @@ std::string text_of(const Tokenizer& tokenizer, const std::vector<TokenId>& ids,
 Result<LoadedModel> load_model(const std::string& model, std::vector<std::string> arguments) {
   HR_RETURN_IF_ERROR(check_cpu_isa());
   HR_ASSIGN_OR_RETURN(const StackOptions options, read_arguments(model, std::move(arguments)));
-  HR_ASSIGN_OR_RETURN(auto source, open_model_source(options.model));
+  HR_ASSIGN_OR_RETURN(auto source, open_model_source(options.model, options.load.architecture_map));
   HR_ASSIGN_OR_RETURN(std::shared_ptr<EmbeddingStack> embedder,
                       EmbeddingStack::load(options, source));
   if (embedder) {

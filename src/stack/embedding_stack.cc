@@ -21,7 +21,7 @@ Result<std::unique_ptr<EmbeddingStack>> EmbeddingStack::load(const StackOptions&
 }
 
 Result<std::unique_ptr<EmbeddingStack>> EmbeddingStack::load(const StackOptions& options) {
-  HR_ASSIGN_OR_RETURN(auto source, open_model_source(options.model));
+  HR_ASSIGN_OR_RETURN(auto source, open_model_source(options.model, options.load.architecture_map));
   return load(options, source);
 }
 

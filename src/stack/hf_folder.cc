@@ -1,6 +1,8 @@
 #include "stack/hf_folder.h"
 
 #include <filesystem>
+#include <optional>
+#include <utility>
 
 #include <fmt/format.h>
 
@@ -8,6 +10,7 @@
 #include "base/mapped_file.h"
 #include "text/rwkv_vocab.h"
 #include "text/tokenizer_json.h"
+#include "weights/architecture_map.h"
 #include "weights/generation_config.h"
 #include "weights/model_family.h"
 #include "weights/safetensors_source.h"
@@ -47,8 +50,10 @@ Result<Json> read_json_file(const fs::path& path) {
 
 class HfFolder final : public ModelSource {
  public:
-  HfFolder(std::string path, fs::path folder, fs::path config, fs::path weights)
-      : path_(std::move(path)),
+  HfFolder(std::string path, fs::path folder, fs::path config, fs::path weights,
+           std::optional<ArchitectureMap> map)
+      : map_(std::move(map)),
+        path_(std::move(path)),
         folder_(std::move(folder)),
         config_(std::move(config)),
         weights_(std::move(weights)) {}
@@ -64,7 +69,9 @@ class HfFolder final : public ModelSource {
     return title;
   }
 
-  Result<ModelConfig> config() const override { return model_config_from_file(config_.string()); }
+  Result<ModelConfig> config() const override {
+    return model_config_from_file(config_.string(), map_ ? &*map_ : nullptr);
+  }
 
   Result<std::optional<EncoderConfig>> encoder() const override {
     HR_ASSIGN_OR_RETURN(const Json config_json, read_json_file(config_));
@@ -92,10 +99,19 @@ class HfFolder final : public ModelSource {
   }
 
   Result<std::shared_ptr<WeightSource>> weights(HfTensorNames names, bool tied) const override {
-    HR_ASSIGN_OR_RETURN(auto source,
+    struct Mapped {  // the source reads the names as long as it lives
+      std::shared_ptr<const MappedNames> names;
+      std::unique_ptr<WeightSource> source;
+    };
+    const auto mapped = std::make_shared<Mapped>();
+    if (map_) {
+      HR_ASSIGN_OR_RETURN(mapped->names, map_->names(names));
+      names = mapped->names->rows;
+    }
+    HR_ASSIGN_OR_RETURN(mapped->source,
                         SafetensorsWeightSource::open(weights_.string(),
                                                       {.names = names, .tied_embeddings = tied}));
-    return std::shared_ptr<WeightSource>(std::move(source));
+    return std::shared_ptr<WeightSource>(mapped, mapped->source.get());
   }
 
   Result<std::optional<Vocab>> vocab() const override {
@@ -229,6 +245,7 @@ class HfFolder final : public ModelSource {
     return std::string();
   }
 
+  const std::optional<ArchitectureMap> map_;
   const std::string path_;
   const fs::path folder_, config_, weights_;
 };
@@ -251,7 +268,8 @@ Result<SamplingDefaults> sampling_of_folder(const std::string& folder) {
   return sampling_defaults_from_json(json, path.string());
 }
 
-Result<std::unique_ptr<ModelSource>> open_hf_folder(const std::string& path) {
+Result<std::unique_ptr<ModelSource>> open_hf_folder(const std::string& path,
+                                                    const std::string& map) {
   std::error_code ignored;
   const fs::path given(path);
   const bool is_folder = fs::is_directory(given, ignored);
@@ -264,7 +282,12 @@ Result<std::unique_ptr<ModelSource>> open_hf_folder(const std::string& path) {
                                  is_folder ? "config.json in this folder" : config.string(),
                                  gguf_hint(folder)));
   }
-  return std::unique_ptr<ModelSource>(std::make_unique<HfFolder>(path, folder, config, weights));
+  std::optional<ArchitectureMap> read;
+  if (!map.empty()) {
+    HR_ASSIGN_OR_RETURN(read, ArchitectureMap::read(map));
+  }
+  return std::unique_ptr<ModelSource>(
+      std::make_unique<HfFolder>(path, folder, config, weights, std::move(read)));
 }
 
 }  // namespace headrace

@@ -11,8 +11,9 @@
 namespace headrace {
 
 // `path`: the folder, its config.json, or a .safetensors file in it (then only that file's weights
-// are read).
-Result<std::unique_ptr<ModelSource>> open_hf_folder(const std::string& path);
+// are read). `map`: of an architecture map, or empty.
+Result<std::unique_ptr<ModelSource>> open_hf_folder(const std::string& path,
+                                                    const std::string& map = "");
 
 // What the generation_config.json of a folder says of sampling. kNotFound: there is none.
 Result<SamplingDefaults> sampling_of_folder(const std::string& folder);

@@ -71,6 +71,7 @@ inline constexpr Named<BlockWeights> kBlockWeights[] = {
 
 struct LoadOptions {
   LoadFormat format = LoadFormat::kAuto;
+  std::string architecture_map;      // path of a map for a class that is not known; empty: none
   std::optional<DType> dtype;        // empty: the fast path of the file's types; F32: all in fp32
   int32_t activation_bits = 8;       // CPU, block types: 8 (and 16 for outliers) or 16 throughout
   std::optional<DType> quantise_to;  // of float matrices on load: Q8_0, Q4_0, Q4_K, F8

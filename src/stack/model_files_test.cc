@@ -196,6 +196,67 @@ TEST_F(ModelFilesTest, VocabulariesThatContradictThemselves) {
             "tokenizer.ggml.model: is bool, expected a string");
 }
 
+// A folder of another class and other names, with a map, is the model that it is like.
+TEST_F(ModelFilesTest, AMapSaysWhatAnUnknownClassIs) {
+  namespace fs = std::filesystem;
+  const fs::path llama = "tests/data/models/llama", folder = fs::path(testing::TempDir()) / "acme";
+  fs::create_directories(folder);
+  const auto original = SafetensorsFile::open((llama / "model.safetensors").string()).value();
+  const auto renamed = [](std::string name) {
+    constexpr std::string_view kFrom = "model.layers.", kTo = "h.";
+    if (name.starts_with(kFrom)) name.replace(0, kFrom.size(), kTo);
+    return name;
+  };
+  std::vector<SafetensorsEntry> entries;
+  for (const SafetensorsTensor& tensor : original->plan().tensors) {
+    entries.push_back({renamed(std::string(tensor.name)), *tensor.type->dtype, tensor.shape});
+  }
+  const auto writer =
+      SafetensorsWriter::create((folder / "model.safetensors").string(), entries).value();
+  for (size_t i = 0; i < entries.size(); ++i) {
+    std::ranges::copy(original->plan().tensors[i].bytes, writer->data(i).begin());
+  }
+  std::ifstream config(llama / "config.json");
+  std::string text{std::istreambuf_iterator<char>(config), {}};
+  for (const auto& [from, to] : {std::pair<std::string, std::string>("LlamaForCausalLM", "Acme"),
+                                 {"hidden_size", "width"}}) {
+    text.replace(text.find(from), from.size(), to);
+  }
+  std::ofstream(folder / "config.json") << text;
+  std::string tensors;
+  for (const char* part :
+       {"input_layernorm", "post_attention_layernorm", "self_attn.q_proj", "self_attn.k_proj",
+        "self_attn.v_proj", "self_attn.o_proj", "mlp.gate_proj", "mlp.up_proj", "mlp.down_proj"}) {
+    tensors += fmt::format(R"({}"model.layers.{{}}.{}.weight": "h.{{}}.{}.weight")",
+                           tensors.empty() ? "" : ", ", part, part);
+  }
+  const std::string map =
+      write("acme.json", fmt::format(R"({{"class": "Acme", "like": "LlamaForCausalLM",
+        "config": {{"hidden_size": "width"}}, "tensors": {{{}}}}})",
+                                     tensors));
+  const auto unknown = open_model_source(folder.string()).value();
+  EXPECT_NE(refusal(read_weights(*unknown).problems).message().find("\"Acme\" is not supported"),
+            std::string::npos);
+  const auto source = open_model_source(folder.string(), map);
+  ASSERT_TRUE(source.ok()) << source.status().message();
+  const ModelWeights own = read_weights(**source);
+  ASSERT_TRUE(refusal(own.problems).ok()) << refusal(own.problems).message();
+  const auto known = open_model_source(llama.string()).value();
+  const ModelWeights of_llama = read_weights(*known);
+  EXPECT_EQ(own.parameter_count, of_llama.parameter_count);
+  for (const std::string_view name : of_llama.weights->names()) {
+    const ConstTensorView a = own.weights->get(name).value();
+    const ConstTensorView b = of_llama.weights->get(name).value();
+    ASSERT_EQ(a.shape, b.shape) << name;
+    const auto size = static_cast<size_t>(*tensor_bytes(a.dtype, a.shape));
+    EXPECT_EQ(std::memcmp(a.data, b.data, size), 0) << name;
+  }
+  const std::string gguf = write("tiny.gguf", tiny_llama().build());
+  EXPECT_EQ(
+      open_model_source(gguf, map).status().message(),
+      "--architecture-map: " + gguf + " is no Hugging Face folder, of whose classes maps are");
+}
+
 // Files of Gemma have keys and values of layers that attend what others keep, which nothing reads;
 // of other layers nothing is left out.
 TEST_F(ModelFilesTest, KeysOfLayersThatShareOthersAreLeftOut) {

@@ -55,17 +55,24 @@ std::string model_name(const std::string& path) {
   return (inside ? file.parent_path() : file).filename().string();
 }
 
-Result<std::unique_ptr<ModelSource>> open_model_source(const std::string& path) {
+Result<std::unique_ptr<ModelSource>> open_model_source(const std::string& path,
+                                                       const std::string& map) {
   std::error_code ignored;
   const fs::path extension = fs::path(path).extension();
   HR_RETURN_IF_ERROR(check_is_whole(path));
   if (!fs::exists(path, ignored) && is_hub_name(path)) {
     HR_ASSIGN_OR_RETURN(const std::string snapshot, hub_snapshot(path));
-    return open_hf_folder(snapshot);
+    return open_hf_folder(snapshot, map);
   }
   const bool hf =
       fs::is_directory(path, ignored) || extension == ".json" || extension == ".safetensors";
-  return hf ? open_hf_folder(path) : open_gguf_source(path);
+  if (!hf && !map.empty()) {
+    return invalid_argument(
+        fmt::format("--architecture-map: {} is no Hugging Face folder, of whose classes maps are",
+                    path),
+        "architecture-map");
+  }
+  return hf ? open_hf_folder(path, map) : open_gguf_source(path);
 }
 
 }  // namespace headrace

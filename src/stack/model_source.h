@@ -60,7 +60,10 @@ class ModelSource {
 // `path`: a .gguf file (any part of a split one), a Hugging Face folder, or a file in one
 // (config.json, model.safetensors), or the name of a model in the Hugging Face cache (hub_cache.h).
 // Checks that it can be opened, and a GGUF file's headers.
-Result<std::unique_ptr<ModelSource>> open_model_source(const std::string& path);
+// `map`: the path of a file that says what a folder's class is (weights/architecture_map.h); empty:
+// the class is known.
+Result<std::unique_ptr<ModelSource>> open_model_source(const std::string& path,
+                                                       const std::string& map = "");
 
 // "SmolLM2-135M.Q4_1" for a file of that name, the folder's name for a folder or its config.json.
 std::string model_name(const std::string& path);

@@ -184,7 +184,8 @@ class StackLoader {
   // the weights.
   Status load_source() {
     if (!stack_->source_) {
-      HR_ASSIGN_OR_RETURN(stack_->source_, open_model_source(options_.model));
+      HR_ASSIGN_OR_RETURN(stack_->source_,
+                          open_model_source(options_.model, options_.load.architecture_map));
     }
     const ModelSource& source = *stack_->source_;
     HR_RETURN_IF_ERROR(check_load_format(source, options_.load.format));

@@ -327,6 +327,9 @@ Result<ModelConfig> model_config_from_json(const Json& config, const Json& gener
                                            std::string_view path);
 // Reads a config.json, or the one in a folder, and generation_config.json beside it where there is
 // one.
-Result<ModelConfig> model_config_from_file(const std::string& path);
+// A map (weights/architecture_map.h), or null, says what a class is that is not known.
+class ArchitectureMap;
+Result<ModelConfig> model_config_from_file(const std::string& path,
+                                           const ArchitectureMap* map = nullptr);
 
 }  // namespace headrace

@@ -4,6 +4,7 @@
 #include <fmt/format.h>
 
 #include "base/mapped_file.h"
+#include "weights/architecture_map.h"
 #include "weights/mamba_families.h"
 #include "weights/model_config.h"
 
@@ -28,12 +29,15 @@ Result<Json> read_config_file(const std::string& path) {
 
 }  // namespace
 
-Result<ModelConfig> model_config_from_file(const std::string& path) {
+Result<ModelConfig> model_config_from_file(const std::string& path, const ArchitectureMap* map) {
   namespace fs = std::filesystem;
   std::error_code ignored;
   const fs::path config_path =
       fs::is_directory(path, ignored) ? fs::path(path) / "config.json" : fs::path(path);
-  HR_ASSIGN_OR_RETURN(const Json config, read_config_file(config_path.string()));
+  HR_ASSIGN_OR_RETURN(Json config, read_config_file(config_path.string()));
+  if (map != nullptr) {
+    HR_ASSIGN_OR_RETURN(config, map->apply(config));
+  }
   const fs::path generation_path = config_path.parent_path() / "generation_config.json";
   Json generation;
   if (fs::exists(generation_path, ignored)) {
