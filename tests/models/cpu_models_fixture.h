@@ -12,8 +12,9 @@
 namespace headrace {
 
 inline bool is_of_cpus_alone(const std::string& path) {
-  constexpr std::string_view kNames[] = {"apertus", "bloom", "hunyuan",        "mpt",
-                                         "phimoe",  "rwkv7", "recurrent-gemma"};
+  constexpr std::string_view kNames[] = {
+      "apertus", "bloom",      "gemma3n", "gemma4", "hunyuan",        "llama4",
+      "mpt",     "ministral3", "phimoe",  "rwkv7",  "recurrent-gemma"};
   const std::string name = std::filesystem::path(path).filename().string();
   return std::ranges::any_of(kNames, [&](std::string_view of) { return name.starts_with(of); });
 }
