@@ -49,9 +49,10 @@ TEST(DraftEngine, AModelThatIsItsOwnDraftIsAlwaysRight) {
     const StackOptions options = with_draft_of(options_of(path), path);
     auto roomy = ModelUnderTest::load(options);
     if (!roomy.ok()) {
-      EXPECT_NE(roomy.status().message().find("keep states of fixed size: --model-draft"),
-                std::string::npos)
-          << roomy.status().message();
+      const std::string why(roomy.status().message());
+      const bool is_known = why.find("keep states of fixed size: --model-draft") != why.npos ||
+                            why.find("leave rows to later ones") != why.npos;
+      EXPECT_TRUE(is_known) << why;
       continue;
     }
     ++drafting;
