@@ -18,6 +18,8 @@ class JsonCallReader final : public CallReader {
       case Place::kFirst:
       case Place::kNext:
         return between_calls(c);
+      case Place::kClosing:
+        return behind_doubled(c, sink);
       case Place::kKey:
       case Place::kValue:
         return scan(c, sink);
@@ -49,7 +51,16 @@ class JsonCallReader final : public CallReader {
 
  private:
   static constexpr size_t kValueBytesMax = size_t{64} << 10;  // that are held
-  enum class Place : uint8_t { kFirst, kNext, kKeyOrEnd, kKey, kColon, kValue, kBehindValue };
+  enum class Place : uint8_t {
+    kFirst,
+    kNext,
+    kKeyOrEnd,
+    kKey,
+    kColon,
+    kValue,
+    kBehindValue,
+    kClosing,  // of a call in doubled braces, behind its own
+  };
 
   Step between_calls(char c) {
     if (is_layout_space(c) && fence_ == 0) return Step::kTaken;
@@ -67,15 +78,19 @@ class JsonCallReader final : public CallReader {
       return Step::kTaken;
     }
     if (place_ == Place::kFirst) return Step::kBroken;
-    if (doubled_ && c == '}') {
-      doubled_ = false;
-      return Step::kTaken;
-    }
     if (tools_ && !in_list_ && c == '`') return ++fence_ == 3 ? Step::kDone : Step::kTaken;
     if (fence_ > 0) return Step::kBroken;
     if (c == (in_list_ ? ',' : ';')) return Step::kTaken;
     if (!in_list_) return Step::kDoneBefore;
     return c == ']' ? Step::kDone : Step::kBroken;
+  }
+
+  // The call ends behind the braces that close it: one where the second is forgotten, or too many.
+  Step behind_doubled(char c, CallSink& sink) {
+    if (c == '}' || is_layout_space(c)) return Step::kTaken;
+    sink.end();
+    place_ = Place::kNext;
+    return between_calls(c);
   }
 
   void begin_value() {
@@ -138,8 +153,8 @@ class JsonCallReader final : public CallReader {
       if (!begin_call(sink)) return Step::kBroken;
       sink.arguments(arguments_);
     }
-    sink.end();
-    place_ = Place::kNext;
+    if (!doubled_) sink.end();
+    place_ = doubled_ ? Place::kClosing : Place::kNext;
     return Step::kTaken;
   }
 
