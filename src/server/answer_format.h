@@ -37,6 +37,7 @@ struct AnswerHead {
   std::string id;
   int64_t created_unix_s = 0;
   std::string model;
+  std::string fingerprint;  // system_fingerprint of the OpenAI API
   bool return_token_ids = false;
   bool tokens_as_ids = false;
   bool tell_prompt_logprobs = false;          // as vLLM's prompt_logprobs

@@ -15,7 +15,7 @@ class ChatFormat final : public AnswerFormat {
       items.push_back(choice(static_cast<int32_t>(i), choices[i]));
     }
     Json json = envelope("chat.completion", std::move(items));
-    json.set("usage", usage_json(usage));
+    json.set("usage", usage_json(usage)).set("system_fingerprint", head_.fingerprint);
     if (head_.return_token_ids) json.set("prompt_token_ids", token_ids_json(head_.prompts[0]));
     if (head_.tell_prompt_logprobs) {
       json.set("prompt_logprobs", prompt_logprobs_json(head_, choices[0].prompt_logprobs));
@@ -69,6 +69,7 @@ class ChatFormat final : public AnswerFormat {
     std::optional<Json> event;
     if (wants_usage) {
       event = envelope("chat.completion.chunk", {}).set("usage", usage_json(usage));
+      event->set("system_fingerprint", head_.fingerprint);
     }
     append_openai_end(out, std::move(event));
   }
@@ -183,7 +184,9 @@ class ChatFormat final : public AnswerFormat {
     if (last && delta.finish != FinishReason::kNone)
       json.set("stop_reason", stop_reason_json(delta.stop_reason));
     if (head_.return_token_ids && tokens) json.set("token_ids", answer_token_ids_json(delta));
-    return envelope("chat.completion.chunk", {std::move(json)});
+    Json event = envelope("chat.completion.chunk", {std::move(json)});
+    const bool ends = last && delta.finish != FinishReason::kNone;
+    return ends ? event.set("system_fingerprint", head_.fingerprint) : event;
   }
 
   Json logprobs(const ChoiceDelta& delta) const {

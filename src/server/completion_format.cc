@@ -15,13 +15,14 @@ class CompletionFormat final : public AnswerFormat {
       items.push_back(choice(static_cast<int32_t>(i), true, choices[i]));
     }
     Json json = envelope(std::move(items));
-    json.set("usage", usage_json(usage));
-    return json;
+    return json.set("usage", usage_json(usage)).set("system_fingerprint", head_.fingerprint);
   }
 
   std::vector<Json> events(int32_t index, bool opens, const ChoiceDelta& delta) override {
     if (delta.empty()) return {};
-    return {envelope({choice(index, opens, delta)})};
+    Json event = envelope({choice(index, opens, delta)});
+    if (delta.finish != FinishReason::kNone) event.set("system_fingerprint", head_.fingerprint);
+    return {std::move(event)};
   }
 
   // Most of a stream is text of one choice after each other.
@@ -40,7 +41,10 @@ class CompletionFormat final : public AnswerFormat {
 
   void append_end(std::string& out, const Usage& usage, bool wants_usage) override {
     std::optional<Json> event;
-    if (wants_usage) event = envelope({}).set("usage", usage_json(usage));
+    if (wants_usage) {
+      event = envelope({}).set("usage", usage_json(usage));
+      event->set("system_fingerprint", head_.fingerprint);
+    }
     append_openai_end(out, std::move(event));
   }
 

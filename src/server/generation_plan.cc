@@ -95,6 +95,7 @@ AnswerHead answer_head(const ReadyModel& model, const GenerationPlan& plan,
   head.model = !settings.shown_model.empty() ? settings.shown_model
                : settings.model.empty()      ? model.served.names.front()
                                              : settings.model;
+  head.fingerprint = model.fingerprint;
   head.return_token_ids = settings.return_token_ids;
   head.tokens_as_ids = settings.tokens_as_ids;
   head.top_logprobs = settings.sampling.logprobs;

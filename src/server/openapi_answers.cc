@@ -31,7 +31,8 @@ constexpr std::string_view kChatAnswer = R"({
                 "type": "object", "required": ["name", "arguments"],
                 "properties": {"name": {"type": "string"}, "arguments": {"type": "string"}}}}}}}},
         "logprobs": {"type": ["object", "null"]},
-        "finish_reason": {"enum": ["stop", "length", "tool_calls", "error"]}}}},
+        "finish_reason": {"enum": ["stop", "length", "tool_calls", "repetition", "error"]}}}},
+    "system_fingerprint": {"type": "string"},
     "usage": {"$ref": "#/components/schemas/Usage"}}})";
 
 constexpr std::string_view kCompletionAnswer = R"({
@@ -43,7 +44,8 @@ constexpr std::string_view kCompletionAnswer = R"({
       "type": "object", "required": ["index", "text", "logprobs", "finish_reason"],
       "properties": {
         "index": {"type": "integer"}, "text": {"type": "string"},
-        "logprobs": {"type": ["object", "null"]}, "finish_reason": {"enum": ["stop", "length", "error"]}}}},
+        "logprobs": {"type": ["object", "null"]}, "finish_reason": {"enum": ["stop", "length", "repetition", "error"]}}}},
+    "system_fingerprint": {"type": "string"},
     "usage": {"$ref": "#/components/schemas/Usage"}}})";
 
 constexpr std::string_view kResponseAnswer = R"({

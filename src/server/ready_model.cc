@@ -29,6 +29,16 @@ Status choose_output(const ServedModel& served, ReadyModel& ready) {
   return ok_status();
 }
 
+// FNV-1a of what decides the bits of an answer.
+std::string system_fingerprint(const EngineOptions& options) {
+  uint64_t hash = 0xcbf29ce484222325ull;
+  for (const char c :
+       fmt::format("{} {} {:016x}", HEADRACE_VERSION, options.kv_fingerprint, options.arithmetic)) {
+    hash = (hash ^ static_cast<uint8_t>(c)) * 0x100000001b3ull;
+  }
+  return fmt::format("fp_{:016x}", hash);
+}
+
 // A request's name means one thing.
 Status check_adapter_names(const ServedModel& served) {
   for (const auto& entry : served.adapters->list()) {
@@ -108,6 +118,7 @@ Result<std::unique_ptr<ReadyModel>> make_ready_model(ServedModel served, const P
   if (served.tokenizer && served.engine && served.engine->takes_constraints()) {
     ready->forms = std::make_unique<FormCache>(*served.tokenizer, ready->output_marks);
   }
+  if (served.engine) ready->fingerprint = system_fingerprint(served.engine->options());
   ready->metrics = std::move(metrics);
   ready->served = std::move(served);
   ready->metrics->on_loaded(

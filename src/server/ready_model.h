@@ -26,6 +26,7 @@ struct ReadyModel {
   std::unique_ptr<ChatPromptEncoder> chat;  // nullptr when there is no template or tokenizer
   std::shared_ptr<ServerMetrics> metrics;   // outlives it: counts go on when it is loaded again
   std::shared_ptr<CachePins> pins;          // of its prefix cache
+  std::string fingerprint;                  // of build, weights and arithmetic: "fp_" and hex
   OutputDialect output;                     // of chats
   std::vector<TokenId> output_marks;        // ascending: control tokens that are marks of it
   std::optional<FillInTokens> fill_in;

@@ -457,6 +457,7 @@ TEST(Server, ChatStreamContract) {
     EXPECT_EQ(at(chunk, "object").as_string(), "chat.completion.chunk");
     const bool last = i + 2 == events.size();
     EXPECT_EQ(chunk.find("usage") != nullptr, last);
+    EXPECT_EQ(chunk.find("system_fingerprint") != nullptr, i + 3 >= events.size());
     if (last) {
       EXPECT_TRUE(at(chunk, "choices").as_array().empty());
       EXPECT_EQ(at(at(chunk, "usage"), "completion_tokens").as_int(), 8);

@@ -39,6 +39,7 @@ def test_chat(client):
     answer = client.chat.completions.create(model=NAME, messages=QUESTION, temperature=0, max_tokens=16)
     assert answer.object == "chat.completion"
     assert answer.id.startswith("chatcmpl-")
+    assert answer.system_fingerprint.startswith("fp_")
     choice = answer.choices[0]
     assert "Paris" in choice.message.content
     assert choice.message.role == "assistant"
@@ -58,6 +59,7 @@ def test_chat_stream_equals_whole(client):
     text = "".join(chunk.choices[0].delta.content or "" for chunk in chunks[:-1])
     assert text == whole.choices[0].message.content
     assert chunks[-2].choices[0].finish_reason == whole.choices[0].finish_reason
+    assert chunks[-2].system_fingerprint == chunks[-1].system_fingerprint == whole.system_fingerprint
     assert len({chunk.id for chunk in chunks}) == 1
 
 
