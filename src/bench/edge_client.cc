@@ -88,7 +88,7 @@ class EdgeClient {
     if (poll_ < 0) return system_error("epoll");
     if (options_.tls) {
       tls_.reset(SSL_CTX_new(TLS_client_method()));
-      SSL_CTX_set_mode(tls_.get(), SSL_MODE_RELEASE_BUFFERS);
+      SSL_CTX_set_read_ahead(tls_.get(), 1);  // one call of the system a wake, as without TLS
     }
     streams_.resize(static_cast<size_t>(options_.streams));
     for (size_t i = 0; i < streams_.size(); ++i) HR_RETURN_IF_ERROR(open(i));
@@ -156,7 +156,9 @@ class EdgeClient {
       if (!stream.has_head) HR_RETURN_IF_ERROR(take_head(stream, bytes));
       const int events = stream.counter.feed(bytes);
       for (int i = 0; i < events; ++i) taken += take_event(stream, index, now);
-      if (count < static_cast<ssize_t>(buffer_.size()) && !stream.ssl) return ok_status();
+      const bool more = stream.ssl ? SSL_has_pending(stream.ssl.get()) == 1
+                                   : count == static_cast<ssize_t>(buffer_.size());
+      if (!more) return ok_status();  // the socket tells of what else it has
     }
     return ok_status();
   }
