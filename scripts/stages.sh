@@ -200,9 +200,12 @@ stage_clients_full() {
     -o "cache_dir=$PWD/build/pytest-full" --junitxml="$RESULTS/clients_full/server.xml" \
     tests/server/test_llama_index.py tests/server/test_schemathesis.py tests/server/test_schemas.py ||
     fail "pytest tests/server/test_llama_index.py tests/server/test_schemathesis.py tests/server/test_schemas.py"
+  ensure_venv build/venv-lm-eval tests/requirements_lm_eval.txt
+  logged clients-full.log build/venv-lm-eval/bin/python -m pytest -q -o "cache_dir=$PWD/build/pytest-full" \
+    --junitxml="$RESULTS/clients_full/lm_eval.xml" tests/server/test_lm_eval.py || fail "pytest tests/server/test_lm_eval.py"
   HEADRACE_FAULTY_PULLS=1000 logged clients-full.log build/venv/bin/python -m pytest -q -o "cache_dir=$PWD/build/pytest-full" \
     --junitxml="$RESULTS/clients_full/pull.xml" tests/cli/test_pull.py -k faulty || fail "1,000 faulty downloads"
-  finish "LlamaIndex, 1,000 faulty downloads, 10,000 requests of Schemathesis, 60 schemas of answers"
+  finish "LlamaIndex, lm-eval, 1,000 faulty downloads, 10,000 requests of Schemathesis, 60 schemas of answers"
 }
 
 # The Python package as a user installs it, with a real model, and the C library.

@@ -1,7 +1,8 @@
 """lm-eval's models of an API: log-likelihoods from completions with echo, generation from both. lm-eval weighs
-half a gigabyte, so no stage of ./test installs it: `pip install lm-eval[api] openai httpx pytest` in an environment of
-its own, then pytest on this file. What it relies on is in test_openai_client.py, too."""
+half a gigabyte: ./test --full alone installs it (tests/requirements_lm_eval.txt). What it relies on is in
+test_openai_client.py, too."""
 
+import json
 import math
 
 import httpx
@@ -60,38 +61,58 @@ def test_a_rolling_likelihood_is_the_sum_over_the_text(server):
     assert math.isclose(found, sum(logprobs[1:]), rel_tol=1e-3)
 
 
-@pytest.mark.parametrize("kind", ["local-completions", "local-chat-completions"])
-def test_a_task_is_evaluated(server, tmp_path, kind):
-    rows = tmp_path / "rows.jsonl"
-    rows.write_text("".join(f'{{"question": "{a}", "answer": "{b}"}}\n' for a, b in CAPITALS.items()))
-    (tmp_path / "capitals.yaml").write_text(f"""
+def evaluate(tmp_path, task, model, rows, **options):
+    """A task of a local file: its result and samples."""
+    file = tmp_path / "rows.jsonl"
+    file.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    (tmp_path / "task.yaml").write_text(f"""
 task: capitals
 dataset_path: json
-dataset_kwargs: {{data_files: {{test: {rows}}}}}
+dataset_kwargs: {{data_files: {{test: {file}}}}}
 test_split: test
-output_type: generate_until
 doc_to_text: "The capital of {{{{question}}}} is"
-doc_to_target: "{{{{answer}}}}"
-generation_kwargs: {{until: ["\\n"], max_gen_toks: 24, temperature: 0}}
+{task}""")
+    manager = TaskManager(include_path=str(tmp_path), include_defaults=False)
+    result = simple_evaluate(**model, tasks=["capitals"], task_manager=manager, bootstrap_iters=0, log_samples=True, **options)
+    return result["results"]["capitals"], result["samples"]["capitals"]
+
+
+def model_of(server, kind):
+    route = "/v1/chat/completions" if kind == "local-chat-completions" else "/v1/completions"
+    return {"model": kind, "model_args": {"model": NAME, "base_url": server.url + route, "num_concurrent": 4}}
+
+
+@pytest.mark.parametrize("kind", ["local-completions", "local-chat-completions"])
+def test_a_task_of_generation(server, tmp_path, kind):
+    chat = kind == "local-chat-completions"
+    task = """
+output_type: generate_until
+doc_to_target: "{{answer}}"
+generation_kwargs: {until: ["\\n"], max_gen_toks: 24, temperature: 0}
 filter_list:
   - name: first
-    filter: [{{function: regex, regex_pattern: "([A-Z][a-z]+)[^A-Z]*$"}}, {{function: take_first}}]
-metric_list: [{{metric: exact_match, aggregation: mean, higher_is_better: true}}]
-""")
-    chat = kind == "local-chat-completions"
-    route = "/v1/chat/completions" if chat else "/v1/completions"
-    result = simple_evaluate(
-        model=kind,
-        model_args={"model": NAME, "base_url": server.url + route, "num_concurrent": 4},
-        tasks=["capitals"],
-        task_manager=TaskManager(include_path=str(tmp_path), include_defaults=False),
-        apply_chat_template=chat,
-        bootstrap_iters=0,
-        log_samples=True,
-    )
-    samples = result["samples"]["capitals"]
+    filter: [{function: regex, regex_pattern: "([A-Z][a-z]+)[^A-Z]*$"}, {function: take_first}]
+metric_list: [{metric: exact_match, aggregation: mean, higher_is_better: true}]
+"""
+    rows = [{"question": country, "answer": city} for country, city in CAPITALS.items()]
+    _, samples = evaluate(tmp_path, task, model_of(server, kind), rows, apply_chat_template=chat)
     assert len(samples) == 10
     assert all(sample["resps"][0][0] for sample in samples)
     said = [name in sample["resps"][0][0] for sample, name in zip(samples, CAPITALS.values(), strict=True)]
     # A chat model of 135M wants to talk.
     assert sum(said) >= (2 if chat else 7), [sample["resps"] for sample in samples]
+
+
+def test_a_task_of_choices(server, tmp_path):
+    names = list(CAPITALS.values())
+    rows = [{"question": country, "choices": [names[i], names[(i + 3) % 10], names[(i + 5) % 10]], "gold": 0}
+            for i, country in enumerate(CAPITALS)]
+    task = """
+output_type: multiple_choice
+doc_to_choice: choices
+doc_to_target: gold
+metric_list: [{metric: acc, aggregation: mean, higher_is_better: true}]
+"""
+    results, samples = evaluate(tmp_path, task, model_of(server, "local-completions"), rows)
+    assert len(samples) == 10 and all(len(sample["resps"]) == 3 for sample in samples)
+    assert results["acc,none"] >= 0.8, samples
