@@ -1,15 +1,21 @@
 #!/usr/bin/env python3
 """How often an agent framework ends its tasks with a small model: 20 tasks, each with tools, looped over by pydantic-ai.
 
-    bench/agent_loop.py -m MODEL [--protocol chat|responses] [--headrace PROGRAM] [-- FLAGS OF SERVE]
+    bench/agent_loop.py -m MODEL [--answer text|call] [--task N --times T] [--protocol chat|responses] [--headrace PROGRAM] [-- FLAGS OF SERVE]
 
 A task is done where the answer names what only the tools know and the tools were called that it takes. Prints a line a task and the
-sum. Needs pydantic-ai (tests/requirements.txt: build/venv/bin/python runs it).
+sum, and appends it to bench/results/agents.jsonl. `--answer call`: the answer is a call, too (pydantic-ai's output_type), one call at a
+time, so that every turn of the model is a call of the form that its tools have. `--task N`: one of the 20 alone, T times as the server
+samples by default, with seeds 0 to T - 1. Otherwise temperature 0. Needs pydantic-ai (tests/requirements.txt:
+build/venv/bin/python runs it).
 """
 import argparse
 import dataclasses
+import datetime
+import json
 import pathlib
 import re
+import subprocess
 import sys
 import time
 
@@ -34,6 +40,16 @@ HOME = {"anna": "Oslo", "bruno": "Lima", "carla": "Paris"}
 @dataclasses.dataclass
 class Calls:
     names: list[str] = dataclasses.field(default_factory=list)
+
+
+@dataclasses.dataclass
+class Answer:
+    """The answer to the user, once the tools have told all that it takes."""
+
+    answer: str
+
+
+INSTRUCTIONS = "Look up with the tools what you need, then answer the user in a sentence."
 
 
 def look_up(context, tool, table, key, what):
@@ -120,26 +136,42 @@ def is_done(answer, called, calls, words):
 def main():
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
     parser.add_argument("-m", "--model", required=True)
+    parser.add_argument("--answer", choices=("text", "call"), default="text")
+    parser.add_argument("--task", type=int, help="which of the tasks, from 1; all otherwise")
+    parser.add_argument("--times", type=int, default=20)
     parser.add_argument("--protocol", choices=("chat", "responses"), default="chat")
     parser.add_argument("--headrace", default=str(ROOT / "build/headrace"))
     parser.add_argument("flags", nargs="*", help="flags of serve")
     options = parser.parse_args()
+    # Each with its settings.
+    work = [(*each, {"temperature": 0}) for each in TASKS]
+    if options.task:
+        work = [(*TASKS[options.task - 1], {"seed": seed}) for seed in range(options.times)]
     kind = {"chat": OpenAIChatModel, "responses": OpenAIResponsesModel}[options.protocol]
     with Server(options.headrace, options.model, "--served-model-name", "agent", *options.flags) as server:
         provider = OpenAIProvider(base_url=f"http://127.0.0.1:{server.port}/v1", api_key="unused")
         model = kind("agent", provider=provider, profile=OpenAIModelProfile(openai_supports_strict_tool_definition=False))
         done = 0
-        for task, tools, calls, words in TASKS:
-            agent = Agent(model, deps_type=Calls, tools=tools, model_settings={"max_tokens": 400, "temperature": 0}, retries=2)
+        for task, tools, calls, words, sampling in work:
+            settings = {"max_tokens": 400, **sampling, **({"parallel_tool_calls": False} if options.answer == "call" else {})}
+            agent = Agent(model, deps_type=Calls, tools=tools, model_settings=settings, retries=2, instructions=INSTRUCTIONS,
+                          output_type=Answer if options.answer == "call" else str)
             own, start = Calls(), time.monotonic()
             try:
                 answer = agent.run_sync(task, deps=own, usage_limits=UsageLimits(request_limit=6)).output
+                answer = answer.answer if isinstance(answer, Answer) else answer
             except Exception as error:  # a loop that does not end, a call that cannot be read
                 answer = f"({type(error).__name__}: {error})"
             right = is_done(answer, own.names, calls, words)
             done += right
             print(f"{'done' if right else 'not '} {time.monotonic() - start:5.1f} s  {task}  {own.names}  {answer!r}", flush=True)
-        print(f"{done} of {len(TASKS)}")
+        print(f"{done} of {len(work)}")
+    commit = subprocess.run(["git", "rev-parse", "--short", "HEAD"], cwd=ROOT, capture_output=True, text=True).stdout.strip()
+    row = {"bench": "agent_loop", "commit": commit, "date": datetime.date.today().isoformat(), "model": pathlib.Path(options.model).stem,
+           "flags": " ".join(options.flags) or "default", "answer": options.answer, "protocol": options.protocol, "tasks": "all" if not options.task else TASKS[options.task - 1][0],
+           "n": len(work), "done": done}
+    with open(ROOT / "bench/results/agents.jsonl", "a") as file:
+        file.write(json.dumps(row) + "\n")
 
 
 if __name__ == "__main__":
