@@ -329,6 +329,8 @@ def parse():
     options = parser.parse_args()
     options.shapes = [name for name in options.shapes.split(",") if name]
     options.flags = [name for name in options.flags.split(",") if name]
+    if options.scratch:
+        os.makedirs(options.scratch, exist_ok=True)
     return options
 
 

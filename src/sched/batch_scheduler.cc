@@ -118,9 +118,9 @@ StepPlan BatchScheduler::plan() {
 }
 
 // A step beside one with sequences that get proposals would have the others alone: both would come
-// half full from then on, each as long as a full one.
+// half full from then on, each as long as a full one. Of stages each has a step of its own.
 bool BatchScheduler::waits_for_proposals() const {
-  if (in_flight_.empty()) return false;
+  if (in_flight_.empty() || options_.cohorts > 1) return false;
   return std::ranges::any_of(table_.running().all(), [](const Sequence* sequence) {
     return sequence->proposals.awaited && sequence->is<Decoding>() && !sequence->can_decode();
   });
