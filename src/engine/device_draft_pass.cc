@@ -139,7 +139,8 @@ DeviceDraftPass::DeviceDraftPass(const Sources& sources, RunnerShape shape, Memo
                        .states = states_,
                        .slots = sources.slots,
                        .adapter_slots = 0,
-                       .last_layer = layers_of(sources).last - 1}),
+                       .last_layer = layers_of(sources).last - 1,
+                       .marks = false}),
       began_(sources.stream.create_timer()),
       ended_(sources.stream.create_timer()),
       sizes_(StepGraphs::sizes_up_to(shape_.graph_rows_max)) {
@@ -154,20 +155,23 @@ std::span<const SampleResult> DeviceDraftPass::run(std::span<const DraftRun> run
       std::ranges::all_of(runs, [](const DraftRun& run) { return run.tokens.tokens.size() == 1; });
   const auto size = std::ranges::lower_bound(sizes_, static_cast<int32_t>(runs.size()));
   const int32_t padded = decodes && size != sizes_.end() ? *size : 0;
+  sampler_.build(rows, slots, sample_rows_);
+  chosen_.assign(rows.size(), SampleResult{.fault = true});
+  // More than was planned: nobody drafts, whose step tells them anyway.
+  if (sampler_.biases().size() > shape_.step.biases) return chosen_;
   const StepInput input = write(runs, rows, slots, static_cast<size_t>(padded));
   if (sources_.features != nullptr) bring_features(runs, input);
   start(input, padded);
-  return wait_for(rows.size());
+  wait_for(rows.size());
+  return chosen_;
 }
 
-// Marks are of the step's own tokens, which it counts itself; what changes in block tables it
-// writes again.
+// What changes in block tables the step writes again, and what penalties count it alone tells.
 StepInput DeviceDraftPass::write(std::span<const DraftRun> runs, std::span<const LogitRow> rows,
                                  const SlotTable& slots, size_t padded) {
   runs_.clear();
   for (const DraftRun& run : runs) runs_.push_back(run.tokens);
   const ForwardBatch batch = builder_.build(runs_, slots);
-  sampler_.build(rows, slots, sample_rows_);
   for (DeviceSampleRow& row : sample_rows_) {
     row.logprobs = row.temperature == 0 ? 0 : -1;
     row.top_first = 0;
@@ -209,9 +213,10 @@ void DeviceDraftPass::bring_features(std::span<const DraftRun> runs, const StepI
 }
 
 void DeviceDraftPass::start(const StepInput& input, int32_t padded) {
-  if (const StepGraphs::Recording* const recording = recording_of(padded); recording != nullptr) {
-    sources_.stream.launch(*recording->forward);
-    sources_.stream.launch(*recording->sample);
+  const auto recording = recordings_.find(padded);
+  if (recording != recordings_.end() && recording->second.forward != nullptr) {
+    sources_.stream.launch(*recording->second.forward);
+    sources_.stream.launch(*recording->second.sample);
     return;
   }
   OpContext op = context();
@@ -219,49 +224,40 @@ void DeviceDraftPass::start(const StepInput& input, int32_t padded) {
   const TensorView hidden = stages_.take_hidden(workspace_, input.tokens.size());
   stages_.forward(op, input, hidden, stages_.taps());
   if (!input.logit_rows.empty()) stages_.sample(op, input, hidden);
+  if (padded > 0) recordings_.try_emplace(padded);
 }
 
-// Null: there is none, or not yet. One that cannot be made is not tried again.
-const StepGraphs::Recording* DeviceDraftPass::recording_of(int32_t rows) {
-  if (rows == 0) return nullptr;
-  const auto found = recordings_.find(rows);
-  if (found != recordings_.end()) {
-    return found->second.forward == nullptr ? nullptr : &found->second;
+// What is recorded is no part of what the passes took.
+void DeviceDraftPass::end() {
+  sources_.stream.record(*ended_);
+  for (auto& [rows, recording] : recordings_) {
+    if (recording.forward != nullptr || !tried_.insert(rows).second) continue;
+    Result<StepGraphs::Recording> made = StepRecorder::record({.device = sources_.device,
+                                                               .mesh = sources_.mesh,
+                                                               .hooks = sources_.options.hooks,
+                                                               .stages = stages_,
+                                                               .attention = shape_.attention,
+                                                               .arena = arena_,
+                                                               .results = results_,
+                                                               .padding = *sources_.padding,
+                                                               .keeps_states = false,
+                                                               .adapter_slots = 0},
+                                                              recorded_workspace_, {.rows = rows});
+    if (made.ok()) recording = std::move(made).value();
   }
-  if (std::ranges::find(was_run_, rows) == was_run_.end()) {
-    was_run_.push_back(rows);
-    return nullptr;
-  }
-  StepGraphs::Recording& recording = recordings_[rows];
-  Result<StepGraphs::Recording> made = StepRecorder::record({.device = sources_.device,
-                                                             .mesh = sources_.mesh,
-                                                             .hooks = sources_.options.hooks,
-                                                             .stages = stages_,
-                                                             .attention = shape_.attention,
-                                                             .arena = arena_,
-                                                             .results = results_,
-                                                             .padding = *sources_.padding,
-                                                             .keeps_states = false,
-                                                             .adapter_slots = 0},
-                                                            recorded_workspace_, {.rows = rows});
-  if (!made.ok()) return nullptr;
-  recording = std::move(made).value();
-  return &recording;
 }
 
 // An error of the stream is the step's to tell: here nothing follows.
-std::span<const SampleResult> DeviceDraftPass::wait_for(size_t rows) {
-  chosen_.assign(rows, SampleResult{.fault = true});
-  if (rows == 0) return chosen_;
+void DeviceDraftPass::wait_for(size_t rows) {
+  if (rows == 0) return;
   results_.copy_out(sources_.stream, 0);
-  if (!sources_.stream.synchronize().ok()) return chosen_;
+  if (!sources_.stream.synchronize().ok()) return;
   const std::span<const DeviceSampleResult> results = results_.host_rows(0);
   for (size_t i = 0; i < rows; ++i) {
     chosen_[i].token = results[i].token;
     chosen_[i].fault = results[i].fault != 0;
     chosen_[i].logprob = results[i].logprob;
   }
-  return chosen_;
 }
 
 std::optional<double> DeviceDraftPass::device_seconds() {

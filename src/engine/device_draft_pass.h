@@ -1,12 +1,13 @@
 // DeviceDraftPass: the passes of a draft model, or of a head of layers, on a GPU. Each has a step's
 // input in an arena of its own and ends with a wait for its tokens, since the next begins with them
 // and the host may leave a sequence out. They run on the stream of the model's steps, before the
-// step that verifies. Passes of one token a sequence are recorded, on this thread, once a pass of
-// their size has run.
+// step that verifies. Passes of one token a sequence are recorded, on this thread, behind those of
+// the step in which one of their size ran first.
 #pragma once
 
 #include <map>
 #include <memory>
+#include <set>
 #include <span>
 #include <vector>
 
@@ -50,7 +51,7 @@ class DeviceDraftPass final : public DraftPass {
   void begin() override { sources_.stream.record(*began_); }
   std::span<const SampleResult> run(std::span<const DraftRun> runs, std::span<const LogitRow> rows,
                                     const SlotTable& slots) override;
-  void end() override { sources_.stream.record(*ended_); }
+  void end() override;
   std::optional<double> device_seconds() override;
 
  private:
@@ -69,8 +70,7 @@ class DeviceDraftPass final : public DraftPass {
                   const SlotTable& slots, size_t padded);
   void bring_features(std::span<const DraftRun> runs, const StepInput& input);
   void start(const StepInput& input, int32_t padded);
-  const StepGraphs::Recording* recording_of(int32_t rows);
-  std::span<const SampleResult> wait_for(size_t rows);
+  void wait_for(size_t rows);
 
   const Sources sources_;
   const RunnerShape shape_;
@@ -89,9 +89,9 @@ class DeviceDraftPass final : public DraftPass {
   StepWriter writer_;
   std::unique_ptr<Event> began_, ended_;  // the passes of a step
   std::vector<int32_t> sizes_;            // of recordings
-  // By the rows of a pass: null where one has run and the next records it.
+  // By the rows of a pass, of those that have run; null: not made yet, or it could not be.
   std::map<int32_t, StepGraphs::Recording> recordings_;
-  std::vector<int32_t> was_run_;
+  std::set<int32_t> tried_;  // to record
   std::vector<TokenRun> runs_;
   std::vector<DeviceSampleRow> sample_rows_;
   std::vector<SampleResult> chosen_;

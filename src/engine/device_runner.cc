@@ -1,6 +1,7 @@
 #include "engine/device_runner.h"
 
 #include <algorithm>
+#include <limits>
 #include <optional>
 #include <utility>
 
@@ -270,9 +271,11 @@ Status DeviceRunner::build(const StepPlan& plan, StepSubmission& submission) {
   storage_.copy_pages(*stream_, plan.copies);
   // It waits for its tokens, and so for the steps before.
   const StepPlan& proposed = drafter_ == nullptr ? plan : drafter_->propose(plan, slots_);
+  // What a token takes differs between ranks, and those of a step are all recorded or none.
+  const int64_t token_bytes =
+      seat_.is_alone() ? storage_.plan().bytes_per_token() : std::numeric_limits<int64_t>::max();
   const int32_t padded_rows =
-      recorder_ == nullptr ? 0
-                           : recorder_->padded_rows(proposed, storage_.plan().bytes_per_token());
+      recorder_ == nullptr ? 0 : recorder_->padded_rows(proposed, token_bytes);
   const ForwardBatch batch = builder_.build(
       proposed, slots_,
       padded_rows > 0 ? BatchBuilder::Attending::kAlone : BatchBuilder::Attending::kTogether);
@@ -517,7 +520,7 @@ int64_t device_recording_bytes(const Model& model, const ModelRunnerOptions& opt
   const auto sizes =
       static_cast<int64_t>(StepGraphs::sizes_up_to(recorded_rows_max(options)).size());
   // With and without adapters; of plain steps, and of those that verify proposals.
-  const int64_t of_each = 2 * (options.adapter_slots == nullptr ? 1 : 2);
+  const int64_t of_each = (options.proposals ? 2 : 1) * (options.adapter_slots == nullptr ? 1 : 2);
   const int64_t of_draft = options.draft == nullptr ? 0 : options.draft->spec().layer_count;
   return (of_each * model.spec().layer_count + of_draft) * sizes * kRecordedLayerBytes;
 }

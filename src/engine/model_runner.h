@@ -53,6 +53,7 @@ struct ModelRunnerOptions {
   // and the keys and values of rejected tokens become it.
   bool poison_kv = false;
   std::vector<LayerTap> taps;        // of each step; of ranks, the first one's
+  bool proposals = false;            // steps may verify some
   double synthetic_acceptance = -1;  // as in ProposalOptions
   // One rank, paged memory, no tiers; or null: proposes tokens (Work::drafted). It lies on the
   // model's device and outlives the runner; the plan is one of kept_spec().

@@ -1,7 +1,8 @@
-// StepGraphs: recordings of steps that only decode, one for each padded number of rows, and one
-// more for steps some rows of which have adapters. They are made on a thread of their own while
-// steps go on; a step whose recording is not there yet runs as it is. A size is recorded only after
-// it has run once on the device (kernels are then loaded and algorithms chosen).
+// StepGraphs: recordings of steps that only decode, one for each padded number of rows, and more
+// for steps some rows of which have adapters, or verify proposals. They are made on a thread of
+// their own while steps go on; a step whose recording is not there yet runs as it is. A size is
+// recorded only after it has run once on the device (kernels are then loaded and algorithms
+// chosen).
 #pragma once
 
 #include <compare>

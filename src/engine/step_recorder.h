@@ -1,6 +1,6 @@
-// StepRecorder: the recordings of steps that only decode, and what is needed to make them. A
-// recording reads its inputs where every step has them (StepArena, SampleResults, DeviceSlots,
-// KvStorage) and takes scratch memory of its own, which all recordings share.
+// StepRecorder: the recordings of steps that only decode or verify proposals, and what is needed to
+// make them. A recording reads its inputs where every step has them (StepArena, SampleResults,
+// DeviceSlots, KvStorage) and takes scratch memory of its own, which all recordings share.
 #pragma once
 
 #include <cstdint>

@@ -29,6 +29,8 @@ StepInput StepWriter::write(const ForwardBatch& batch, std::span<const SlotId> s
   const size_t state_saves = std::max(states_.save_count(), padded_states);
   const std::span<const AdapterRows> adapters = batch.adapters.rows;
   const size_t padded_tasks = adapters.empty() ? 0 : padded_lora_tasks(padded, adapter_slots_);
+  const std::span<const TokenMark> marks =
+      tells_marks_ ? slots_.marks() : std::span<const TokenMark>();
   if (kept != nullptr) kept_adapters_ = keep_adapter_rows(adapters, kept->rows);
   const StepParts parts =
       StepParts::place(arena_.places(), attention_,
@@ -37,7 +39,7 @@ StepInput StepWriter::write(const ForwardBatch& batch, std::span<const SlotId> s
                         .kept_rows = kept == nullptr ? 0 : kept->rows.size(),
                         .biases = logits.biases.size(),
                         .entries = slots_.entries().size(),
-                        .marks = slots_.marks().size(),
+                        .marks = marks.size(),
                         .lora_tasks = padded > 0 ? padded_tasks : task_count(adapters),
                         .kept_lora_tasks = kept == nullptr ? 0 : task_count(kept_adapters_),
                         .state_sequences = state_sequences,
@@ -61,7 +63,7 @@ StepInput StepWriter::write(const ForwardBatch& batch, std::span<const SlotId> s
   if (kept != nullptr) fill_lora_tasks(kept_adapters_, arena_.on_host(parts.kept_lora_tasks));
   write_logit_rows(parts, logits);
   arena_.fill(parts.entries, slots_.entries());
-  arena_.fill(parts.marks, slots_.marks());
+  arena_.fill(parts.marks, marks);
   StepInput input = StepInput::in(arena_, parts, std::move(plans));
   input.states.rows_max = write_states(batch, parts);
   input.keeps_rows = kept != nullptr;

@@ -30,6 +30,7 @@ class StepWriter {
     const DeviceSlots& slots;
     int32_t adapter_slots;  // 0: no row has an adapter
     int32_t last_layer;     // of the model, in the storage
+    bool marks = true;      // false: tokens that penalties count are another's to tell
   };
   StepWriter(StepArena& arena, const Sources& sources)
       : arena_(arena),
@@ -38,7 +39,8 @@ class StepWriter {
         states_(sources.states),
         slots_(sources.slots),
         adapter_slots_(sources.adapter_slots),
-        last_layer_(sources.last_layer) {}
+        last_layer_(sources.last_layer),
+        tells_marks_(sources.marks) {}
 
   // What is read of a step behind its layers.
   struct HeadRows {
@@ -71,6 +73,7 @@ class StepWriter {
   const StateStorage& states_;
   const DeviceSlots& slots_;
   const int32_t adapter_slots_, last_layer_;
+  const bool tells_marks_;
   std::vector<AttentionSequence> sequences_;  // [S], of one group at a time
   std::vector<int32_t> hidden_rows_;          // [R]
   std::vector<AdapterRows> kept_adapters_;    // of the rows that are kept

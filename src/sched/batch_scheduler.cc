@@ -117,13 +117,18 @@ StepPlan BatchScheduler::plan() {
   return submit(draft);
 }
 
-// A step beside one with sequences that get proposals would have the others alone: both would come
-// half full from then on, each as long as a full one. Of stages each has a step of its own.
+// Whether half of those that decode, or more, get proposals and are in flight. A step beside theirs
+// would have the others alone: both would come half full from then on, each as long as a full one.
+// Of stages each has a step of its own.
 bool BatchScheduler::waits_for_proposals() const {
   if (in_flight_.empty() || options_.cohorts > 1) return false;
-  return std::ranges::any_of(table_.running().all(), [](const Sequence* sequence) {
-    return sequence->proposals.awaited && sequence->is<Decoding>() && !sequence->can_decode();
-  });
+  int64_t decoding = 0, awaited = 0;
+  for (const Sequence* sequence : table_.running().all()) {
+    if (!sequence->is<Decoding>()) continue;
+    ++decoding;
+    if (sequence->proposals.awaited && !sequence->can_decode()) ++awaited;
+  }
+  return awaited > 0 && 2 * awaited >= decoding;
 }
 
 StepDraft BatchScheduler::begin_draft() {

@@ -13,7 +13,11 @@ void ModelDrafts::give(StepBudget& budget, std::span<const Candidate> candidates
   for (const Candidate& candidate : candidates) {
     Sequence& sequence = *candidate.entry->sequence;
     ProposalRecord& record = sequence.proposals;
-    if (!candidate.awaited || candidate.most == 0) continue;
+    if (!candidate.awaited) continue;
+    if (candidate.most == 0) {
+      record.pause = short_pause();
+      continue;
+    }
     if (weighs() && learns() && drafting_.size() >= kLearners) break;
     if (!weighs() || record.begun || begins(sequence, budget.load)) {
       record.begun = true;
@@ -48,8 +52,10 @@ void ModelDrafts::gather(const StepLoad& load, std::span<const Candidate> candid
   if (!weighs() || learns()) return;
   for (const Candidate& candidate : candidates) {
     ProposalRecord& record = candidate.entry->sequence->proposals;
+    const bool stopped = record.pause > kOverlappedPause && record.acceptance < kPoor;
+    if (candidate.most == 0 || (!record.begun && stopped)) continue;
     if (!record.begun) record.acceptance = usual_.mean;
-    if (candidate.most > 0) crowd_.push_back(candidate);
+    crowd_.push_back(candidate);
   }
   const Depth of_all = best_depth(load, crowd_);
   const size_t sharers = crowd_.size();
@@ -157,7 +163,7 @@ void ModelDrafts::note(Sequence& sequence, int32_t proposed, int32_t accepted) {
     record.acceptance_weight = own.weight;
     usual_.note(right);
   }
-  if (proposed > 0) record.drafted_to = sequence.known_length();
+  if (proposed > 0 && sequence.running()) record.drafted_to = sequence.known_length();
 }
 
 void ModelDrafts::note_step(const StepResult::Drafting& drafting, double seconds) {

@@ -112,6 +112,7 @@ void fit_length_to_pool(SchedulerOptions& scheduler) {
 void fill_in_runner(const SchedulerOptions& scheduler, ModelRunnerOptions& runner) {
   runner.max_num_seqs = scheduler.max_num_seqs;
   runner.max_num_batched_tokens = scheduler.max_num_batched_tokens;
+  runner.proposals = scheduler.proposals.method != ProposalMethod::kNone;
   runner.synthetic_acceptance = scheduler.proposals.synthetic_acceptance;
   runner.max_model_len = scheduler.max_model_len;
   runner.block_count = scheduler.block_count;

@@ -93,9 +93,11 @@ int32_t default_model_len(const StackOptions& options, const ModelWeights& weigh
                                : usable - weight_bytes / ranks - kGpuRunnerBytes -
                                      group_bytes(static_cast<size_t>(ranks)) -
                                      adapter_bytes_about(options.adapters, config);
-  // A draft, which is read later, has weights and keys and values too.
-  const int64_t shares = options.draft_model.empty() ? 1 : 2;
-  const int64_t fits = kv_bytes / (shares * token_bytes) / kKvBlockTokens * kKvBlockTokens;
+  // A draft, which is read later, has weights and keys and values too; a head's are a few layers'.
+  const ProposalMethod method = options.engine.scheduler.proposals.method;
+  const double share = options.draft_model.empty() ? 1 : is_head(method) ? 0.8 : 0.5;
+  const int64_t fits = static_cast<int64_t>(share * static_cast<double>(kv_bytes / token_bytes)) /
+                       kKvBlockTokens * kKvBlockTokens;
   return static_cast<int32_t>(std::clamp<int64_t>(fits, least, config.context_length));
 }
 
