@@ -684,8 +684,7 @@ Result<ModelConfig> model_config_from_json(const Json& config, const Json& gener
   if (source.family == nullptr) {
     return source.unsupported_field(
         "architectures",
-        fmt::format("\"{}\" is not supported (known: {}; with their parts under other "
-                    "names it may load by --architecture-map)",
+        fmt::format("\"{}\" is not supported (known: {}; or try --architecture-map)",
                     printable(hf_class), known_hf_classes()));
   }
   // Models that also see keep their text model's numbers in an object of their own.
