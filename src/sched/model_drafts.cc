@@ -45,14 +45,14 @@ void ModelDrafts::give(StepBudget& budget, std::span<const Candidate> candidates
 }
 
 // Those that have begun, and those that catching up pays for once all others draft as well; their
-// pauses end.
+// pauses end, but for pauses of sequences that were mostly wrong.
 void ModelDrafts::gather(const StepLoad& load, std::span<const Candidate> candidates) {
   crowd_.clear();
   of_crowd_ = {};
   if (!weighs() || learns()) return;
   for (const Candidate& candidate : candidates) {
     ProposalRecord& record = candidate.entry->sequence->proposals;
-    const bool stopped = record.pause > kOverlappedPause && record.acceptance < kPoor;
+    const bool stopped = record.pause > 0 && record.next_pause > 0 && record.acceptance < kPoor;
     if (candidate.most == 0 || (!record.begun && stopped)) continue;
     if (!record.begun) record.acceptance = usual_.mean;
     crowd_.push_back(candidate);

@@ -104,6 +104,33 @@ TEST_F(ProposalsTest, NothingIsPlannedBehindAnOpenOutcome) {
   EXPECT_FALSE(scheduler_->plan().empty());
 }
 
+// Beside a step with half of those that decode, which get proposals, the others would have one of
+// their own; fewer keep nobody.
+TEST_F(ProposalsTest, AStepWithHalfOfThoseThatDecodeIsWaitedFor) {
+  source_->next = {11};
+  for (const int with_proposals : {0, 1, 2, 3}) {
+    SCOPED_TRACE(with_proposals);
+    scheduler_ = Scheduler::create(options_).value();
+    for (int i = 0; i < 3; ++i) {
+      Request request;
+      request.id = RequestId(static_cast<uint64_t>(i + 1));
+      request.prompt = {1, 2, 3};
+      request.sampling.max_tokens = 20;
+      if (i >= with_proposals) request.sampling.presence_penalty = 1;  // gets none
+      ASSERT_TRUE(scheduler_->add(std::move(request)).ok());
+    }
+    const StepPlan prompts = scheduler_->plan();
+    ASSERT_EQ(prompts.work.size(), 3u);
+    StepResult result;
+    for (const Work& work : prompts.work) result.rows.push_back({.sequence = work.sequence});
+    for (StepResult::Row& row : result.rows) row.accepted.push_back(10);
+    scheduler_->apply(prompts, result);
+    const StepPlan decodes = scheduler_->plan();
+    ASSERT_EQ(decodes.work.size(), 3u);
+    EXPECT_EQ(scheduler_->plan().work.size(), with_proposals < 2 ? 3u - with_proposals : 0u);
+  }
+}
+
 TEST_F(ProposalsTest, WhoseProposalsFailIsPlannedAheadAgain) {
   ASSERT_NO_FATAL_FAILURE(begin(60));
   source_->next = {9};
