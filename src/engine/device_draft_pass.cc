@@ -40,12 +40,6 @@ std::span<const TokenId> own_ids(const ModelRunnerOptions& options) {
                             : std::span<const TokenId>();
 }
 
-// The draft's, in the storage.
-LayerRange layers_of(const DeviceDraftPass::Sources& sources) {
-  const int32_t first = sources.model.spec().layer_count;
-  return {first, first + sources.options.draft->spec().layer_count};
-}
-
 TensorView rows_in(const Buffer& memory, const ModelRunnerOptions& options) {
   if (memory.size() == 0) return {};
   return {memory.data(), options.draft->activation_dtype(), row_shape(options)};
@@ -131,7 +125,8 @@ DeviceDraftPass::DeviceDraftPass(const Sources& sources, RunnerShape shape, Memo
                .logit_ids = reinterpret_cast<const TokenId*>(logit_ids_.data()),
                .features = features_},
               sources.options.draft_head ? LayerTaps(&tap_, 1) : LayerTaps()),
-      builder_(sources.storage.plan(), layers_of(sources), /*keeps_rows=*/false),
+      builder_(sources.storage.plan(), draft_layers(sources.model, sources.options),
+               /*keeps_rows=*/false),
       sampler_(sources.options.end_ids, sources.model.spec().vocab_size,
                sources.options.max_num_seqs),
       writer_(arena_, {.attention = shape_.attention,
@@ -139,7 +134,7 @@ DeviceDraftPass::DeviceDraftPass(const Sources& sources, RunnerShape shape, Memo
                        .states = states_,
                        .slots = sources.slots,
                        .adapter_slots = 0,
-                       .last_layer = layers_of(sources).last - 1,
+                       .last_layer = draft_layers(sources.model, sources.options).last - 1,
                        .marks = false}),
       began_(sources.stream.create_timer()),
       ended_(sources.stream.create_timer()),

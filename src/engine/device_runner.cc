@@ -98,7 +98,6 @@ class DeviceRunner final : public Runner {
     return {device_, *stream_, workspace_, seat_.lone_mesh(), options_.hooks};
   }
   Status create_recorder();
-  Result<std::shared_ptr<const DraftFeatures>> create_features(const Model& model);
   Status create_drafter(const Model& model, std::shared_ptr<const DraftFeatures> features);
   Status make_room(Ticket ticket, size_t rows);
   Status build(const StepPlan& plan, StepSubmission& submission);
@@ -157,7 +156,8 @@ Status DeviceRunner::start(const Model& model) {
   }
   workspace_ = Workspace(std::move(scratch));
   steps_.create_events(*stream_);
-  HR_ASSIGN_OR_RETURN(std::shared_ptr<const DraftFeatures> features, create_features(model));
+  HR_ASSIGN_OR_RETURN(std::shared_ptr<const DraftFeatures> features,
+                      create_features(device_, model, storage_, options_));
   std::vector<LayerTap> taps = options_.taps;
   if (features != nullptr) {
     taps.insert(taps.end(), features->taps().begin(), features->taps().end());
@@ -205,16 +205,6 @@ Status DeviceRunner::create_recorder() {
   return ok_status();
 }
 
-// What a draft head reads; null: there is none.
-Result<std::shared_ptr<const DraftFeatures>> DeviceRunner::create_features(const Model& model) {
-  if (!options_.draft_head) return std::shared_ptr<const DraftFeatures>();
-  HR_ASSIGN_OR_RETURN(DraftFeatures made,
-                      DraftFeatures::create(device_, {model, options_.draft, *options_.draft_head},
-                                            storage_, feature_layers(model, storage_, options_),
-                                            options_.max_num_batched_tokens));
-  return std::make_shared<const DraftFeatures>(std::move(made));
-}
-
 Status DeviceRunner::create_drafter(const Model& model,
                                     std::shared_ptr<const DraftFeatures> features) {
   HR_ASSIGN_OR_RETURN(
@@ -229,10 +219,8 @@ Status DeviceRunner::create_drafter(const Model& model,
                                .padding = recorder_ == nullptr ? nullptr : &padding_,
                                .features = features.get(),
                                .options = options_}));
-  const int32_t first = model.spec().layer_count;
-  drafter_ = std::make_unique<ModelDrafter>(
-      storage_, LayerRange{first, first + options_.draft->spec().layer_count}, options_,
-      std::move(features), std::move(pass));
+  drafter_ = std::make_unique<ModelDrafter>(model, storage_, options_, std::move(features),
+                                            std::move(pass));
   return ok_status();
 }
 

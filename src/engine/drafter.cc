@@ -19,10 +19,21 @@ constexpr double kMostlyWrong = 0.05;
 
 }  // namespace
 
-LayerRange feature_layers(const Model& model, const KvStorage& storage,
-                          const ModelRunnerOptions& options) {
-  const int32_t own = options.draft == nullptr ? 0 : options.draft->spec().layer_count;
-  return {model.spec().layer_count + own, static_cast<int32_t>(storage.layers().size())};
+LayerRange draft_layers(const Model& model, const ModelRunnerOptions& options) {
+  const int32_t first = model.spec().layer_count;
+  return {first, first + (options.draft == nullptr ? 0 : options.draft->spec().layer_count)};
+}
+
+Result<std::shared_ptr<const DraftFeatures>> create_features(Device& device, const Model& model,
+                                                             const KvStorage& storage,
+                                                             const ModelRunnerOptions& options) {
+  if (!options.draft_head) return std::shared_ptr<const DraftFeatures>();
+  const LayerRange layers{draft_layers(model, options).last,
+                          static_cast<int32_t>(storage.layers().size())};
+  HR_ASSIGN_OR_RETURN(DraftFeatures made,
+                      DraftFeatures::create(device, {model, options.draft, *options.draft_head},
+                                            storage, layers, options.max_num_batched_tokens));
+  return std::make_shared<const DraftFeatures>(std::move(made));
 }
 
 int64_t Drafter::bytes(Device& device, const Model& model, const ModelRunnerOptions& options) {
@@ -38,24 +49,15 @@ int64_t Drafter::bytes(Device& device, const Model& model, const ModelRunnerOpti
 Result<std::unique_ptr<Drafter>> Drafter::create(Device& device, const Model& model,
                                                  const KvStorage& storage,
                                                  const ModelRunnerOptions& options) {
-  std::shared_ptr<const DraftFeatures> features;
-  if (options.draft_head) {
-    HR_ASSIGN_OR_RETURN(DraftFeatures made,
-                        DraftFeatures::create(device, {model, options.draft, *options.draft_head},
-                                              storage, feature_layers(model, storage, options),
-                                              options.max_num_batched_tokens));
-    features = std::make_shared<const DraftFeatures>(std::move(made));
-  }
+  HR_ASSIGN_OR_RETURN(std::shared_ptr<const DraftFeatures> features,
+                      create_features(device, model, storage, options));
   if (options.draft == nullptr) {
     return MedusaDrafter::create(device, model, storage, options, std::move(features));
   }
-  const int32_t first = model.spec().layer_count;
-  const LayerRange layers{first, first + options.draft->spec().layer_count};
-  HR_ASSIGN_OR_RETURN(
-      std::unique_ptr<DraftPass> pass,
-      HostDraftPass::create(device, model, storage, layers, options, features.get()));
+  HR_ASSIGN_OR_RETURN(std::unique_ptr<DraftPass> pass,
+                      HostDraftPass::create(device, model, storage, options, features.get()));
   return std::unique_ptr<Drafter>(std::make_unique<ModelDrafter>(
-      storage, layers, options, std::move(features), std::move(pass)));
+      model, storage, options, std::move(features), std::move(pass)));
 }
 
 const StepPlan& Drafter::propose(const StepPlan& plan, const SlotTable& slots) {

@@ -91,9 +91,13 @@ class Drafter {
   bool told_ = false;  // that it is mostly wrong
 };
 
-// The layers of the storage that keep what a head reads of the model's rows: those behind the
-// model's and the head's own.
-LayerRange feature_layers(const Model& model, const KvStorage& storage,
-                          const ModelRunnerOptions& options);
+// Of the storage's layers, behind the model's: those of a draft that is a model, or a head of
+// layers.
+LayerRange draft_layers(const Model& model, const ModelRunnerOptions& options);
+// What a draft head reads of the model's rows, kept in the storage's layers behind those; null:
+// there is none. All outlive it.
+Result<std::shared_ptr<const DraftFeatures>> create_features(Device& device, const Model& model,
+                                                             const KvStorage& storage,
+                                                             const ModelRunnerOptions& options);
 
 }  // namespace headrace

@@ -30,7 +30,6 @@ int64_t HostDraftPass::bytes(Device& device, const Model& model,
 
 Result<std::unique_ptr<DraftPass>> HostDraftPass::create(Device& device, const Model& model,
                                                          const KvStorage& storage,
-                                                         LayerRange layers,
                                                          const ModelRunnerOptions& options,
                                                          const DraftFeatures* features) {
   HR_ASSIGN_OR_RETURN(auto pass, ModelPass::create(device, *options.draft, draft_sizes(options),
@@ -39,8 +38,8 @@ Result<std::unique_ptr<DraftPass>> HostDraftPass::create(Device& device, const M
       DraftChooser chooser,
       DraftChooser::create(
           device, chooser_source(options.end_ids, model.spec().vocab_size, options.draft_head)));
-  std::unique_ptr<HostDraftPass> made(
-      new HostDraftPass(storage, layers, std::move(pass), std::move(chooser), features));
+  std::unique_ptr<HostDraftPass> made(new HostDraftPass(
+      storage, draft_layers(model, options), std::move(pass), std::move(chooser), features));
   if (features != nullptr) {
     const Shape shape = feature_shape(options);
     HR_ASSIGN_OR_RETURN(made->feature_rows_, device.allocate(*tensor_bytes(DType::kF32, shape)));

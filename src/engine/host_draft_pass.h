@@ -16,9 +16,10 @@ namespace headrace {
 class HostDraftPass final : public DraftPass {
  public:
   static int64_t bytes(Device& device, const Model& model, const ModelRunnerOptions& options);
-  // All outlive it. `layers` of the storage are the draft's; `features`: of a head, else null.
+  // All but the options outlive it. `model` is the one that the draft proposes for; `features`: of
+  // a head, else null.
   static Result<std::unique_ptr<DraftPass>> create(Device& device, const Model& model,
-                                                   const KvStorage& storage, LayerRange layers,
+                                                   const KvStorage& storage,
                                                    const ModelRunnerOptions& options,
                                                    const DraftFeatures* features);
 

@@ -15,14 +15,15 @@ int32_t draft_rows_max(const ModelRunnerOptions& options) {
   return std::max(options.max_num_batched_tokens, options.max_num_seqs);
 }
 
-ModelDrafter::ModelDrafter(const KvStorage& storage, LayerRange layers,
+ModelDrafter::ModelDrafter(const Model& model, const KvStorage& storage,
                            const ModelRunnerOptions& options,
                            std::shared_ptr<const DraftFeatures> features,
                            std::unique_ptr<DraftPass> pass)
     : Drafter(options),
       features_(std::move(features)),
       pass_(std::move(pass)),
-      pages_(storage.plan(), layers, options.block_count, options.draft_head ? 1 : 0) {}
+      pages_(storage.plan(), draft_layers(model, options), options.block_count,
+             options.draft_head ? 1 : 0) {}
 
 void ModelDrafter::draft(std::span<Draft> drafts, const SlotTable& slots) {
   pass_->begin();

@@ -27,8 +27,8 @@ int32_t draft_rows_max(const ModelRunnerOptions& options);
 
 class ModelDrafter final : public Drafter {
  public:
-  // `layers` of the storage, which outlives it, are the draft's; `features`: of a head, else null.
-  ModelDrafter(const KvStorage& storage, LayerRange layers, const ModelRunnerOptions& options,
+  // `model` is the one that it proposes for; `features`: of a head, else null.
+  ModelDrafter(const Model& model, const KvStorage& storage, const ModelRunnerOptions& options,
                std::shared_ptr<const DraftFeatures> features, std::unique_ptr<DraftPass> pass);
 
   const DraftFeatures* features() const override { return features_.get(); }

@@ -20,18 +20,6 @@ StackOptions on_gpu(const std::string& model) {
   return options;
 }
 
-// Pages for a few of the requests at a time.
-StackOptions in_few_pages(StackOptions options, ModelUnderTest& roomy) {
-  const StackInfo& info = roomy.stack().info();
-  const auto groups =
-      static_cast<int64_t>(roomy.stack().engine().options().scheduler.groups.size());
-  options.batch.max_num_batched_tokens = 16;
-  options.memory.kv_cache_memory_bytes =
-      groups * (kLength / 16 + 3) * (info.kv_bytes / info.block_count);
-  options.engine.scheduler.admission_headroom = 0;
-  return options;
-}
-
 SchedulerStats answers_with(const StackOptions& options, const std::vector<Outcome>& expected) {
   auto model = ModelUnderTest::load(options);
   EXPECT_TRUE(model.ok()) << model.status().message();
@@ -56,7 +44,7 @@ void expect_unchanged(const StackOptions& plain, const StackOptions& drafting, b
     for (const bool narrow : {false, true}) {
       SCOPED_TRACE(std::string(graphs ? "recorded" : "eager") + (narrow ? " narrow" : ""));
       const SchedulerStats stats =
-          answers_with(narrow ? in_few_pages(options, *roomy) : options, expected);
+          answers_with(narrow ? in_few_pages(options, *roomy, 3) : options, expected);
       EXPECT_GT(stats.proposals.proposed, 0u);
       if (always_right) {
         EXPECT_EQ(stats.proposals.accepted, stats.proposals.proposed);

@@ -14,17 +14,11 @@
 namespace headrace {
 namespace {
 
-// A small pool, in which some wait or are computed twice, and where what nothing may read is NaN.
-StackOptions in_small_pool(StackOptions options, ModelUnderTest& roomy) {
-  const StackInfo& info = roomy.stack().info();
-  const auto groups =
-      static_cast<int64_t>(roomy.stack().engine().options().scheduler.groups.size());
-  options.batch.max_num_batched_tokens = 16;
-  options.memory.kv_cache_memory_bytes =
-      groups * (kLength / 16 + 2) * (info.kv_bytes / info.block_count);
-  options.engine.scheduler.admission_headroom = 0;
-  options.runner.poison_kv = true;
-  return options;
+// Where what nothing may read is NaN, too.
+StackOptions in_small_pool(const StackOptions& options, ModelUnderTest& roomy) {
+  StackOptions poisoned = in_few_pages(options, roomy, 2);
+  poisoned.runner.poison_kv = true;
+  return poisoned;
 }
 
 SchedulerStats answer_alike(ModelUnderTest& model, const std::vector<TestRequest>& all,

@@ -95,6 +95,18 @@ inline void expect_same(const Outcome& a, const Outcome& b, size_t request) {
       << request;
 }
 
+// A small pool, in which some wait or are computed twice: a sequence's pages and some more.
+inline StackOptions in_few_pages(StackOptions options, ModelUnderTest& roomy, int64_t more) {
+  const StackInfo& info = roomy.stack().info();
+  const auto groups =
+      static_cast<int64_t>(roomy.stack().engine().options().scheduler.groups.size());
+  options.batch.max_num_batched_tokens = 16;
+  options.memory.kv_cache_memory_bytes =
+      groups * (kLength / 16 + more) * (info.kv_bytes / info.block_count);
+  options.engine.scheduler.admission_headroom = 0;
+  return options;
+}
+
 // ---- heads ----
 
 inline constexpr const char* kHeads = "tests/data/drafts";

@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 """Makes the draft heads of tests/data/drafts for tiny models of tests/data/models, in the formats of the hub, and what they
-propose by PyTorch: the oracle of tests/models/draft_heads_test.cc. Run once by hand, its output is committed:
+propose by PyTorch: the oracle of tests/models/draft_{engine,cuda}_test.cc. Run once by hand, its output is committed:
 
     pip install torch transformers==5.23.0 safetensors
     python3 tests/models/make_draft_heads.py tests/data/models tests/data/drafts
