@@ -38,27 +38,6 @@ __device__ __forceinline__ uint2 from_e4m3<__nv_bfloat16>(uint32_t four) {
   return {pair(halves.x), pair(halves.y)};
 }
 
-// The same of numbers that are none of NaN (which becomes 480), where it is a product's operand: of
-// BF16 exponent and mantissa go where it has them, and that its exponents start 120 lower is a
-// factor.
-template <class T>
-__device__ __forceinline__ uint2 from_finite_e4m3(uint32_t four);
-template <>
-__device__ __forceinline__ uint2 from_finite_e4m3<__half>(uint32_t four) {
-  return from_e4m3<__half>(four);
-}
-template <>
-__device__ __forceinline__ uint2 from_finite_e4m3<__nv_bfloat16>(uint32_t four) {
-  constexpr uint32_t kFactor = 0x7b807b80;  // 2^120, twice
-  const auto pair = [](uint32_t bytes) {    // each the upper byte of a half, the lower one 0
-    const uint32_t bits = (bytes >> 4 & 0x07f007f0u) | (bytes & 0x80008000u);
-    uint32_t product;
-    asm("mul.rn.bf16x2 %0, %1, %2;" : "=r"(product) : "r"(bits), "r"(kFactor));
-    return product;
-  };
-  return {pair(__byte_perm(four, 0, 0x1404)), pair(__byte_perm(four, 0, 0x3424))};
-}
-
 // Rounded to the nearest, at most kE4m3Max; `a` in the lowest byte.
 __device__ __forceinline__ uint32_t to_e4m3(float a, float b, float c, float d) {
   const uint32_t low = __nv_cvt_float2_to_fp8x2({a, b}, __NV_SATFINITE, __NV_E4M3);

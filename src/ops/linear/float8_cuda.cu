@@ -13,9 +13,11 @@ namespace {
 
 // ---- rows of x ----------------------------------------------------------------------------------
 
-constexpr int kRowThreads = 256;
 constexpr int kPiece = 8;  // elements of an access
-constexpr int kHeld = 4;   // accesses of a row that a thread keeps in registers: 8,192 columns
+constexpr int kHeld = 4;   // accesses of a row that a thread keeps in registers
+// Threads of a row: a long one (a feed-forward network's) finds room in their registers, too.
+constexpr int kRowThreads = 256, kLongRowThreads = 512;
+constexpr int64_t kLongRow = int64_t{kRowThreads} * kPiece * kHeld;
 
 template <class T>
 struct RowsIn {
@@ -29,8 +31,9 @@ struct RowsIn {
 };
 
 // The largest of all threads, NaN if one has it, on every thread.
+template <int kThreads>
 __device__ __forceinline__ float largest_of_block(float largest) {
-  constexpr int kWarps = kRowThreads / gpu::kWarpThreads;
+  constexpr int kWarps = kThreads / gpu::kWarpThreads;
   __shared__ float of_warp[kWarps];
 #pragma unroll
   for (int distance = gpu::kWarpThreads / 2; distance > 0; distance /= 2) {
@@ -44,11 +47,11 @@ __device__ __forceinline__ float largest_of_block(float largest) {
 }
 
 // A block's row: pieces of it in registers, those that find no room read again.
-template <class T, bool kNormed>
+template <class T, bool kNormed, int kThreads>
 class Float8Row {
   using Piece = gpu::Vector<T, kPiece>;
   using Weights = gpu::Vector<float, kPiece>;
-  static constexpr int kStep = kRowThreads * kPiece;
+  static constexpr int kStep = kThreads * kPiece;
 
  public:
   __device__ Float8Row(const RowsIn<T>& args, int64_t row)
@@ -69,7 +72,7 @@ class Float8Row {
       }
     });
     if constexpr (kNormed) {
-      const float mean = gpu::block_sum<kRowThreads>(squares) / static_cast<float>(args_.k);
+      const float mean = gpu::block_sum<kThreads>(squares) / static_cast<float>(args_.k);
       factor_ = rsqrtf(mean + args_.eps);
     }
     again_ = true;
@@ -84,7 +87,7 @@ class Float8Row {
         largest = gpu::max_or_nan(largest, fabsf(gpu::to_float(piece.values[e])));
       }
     });
-    return largest_of_block(largest);
+    return largest_of_block<kThreads>(largest);
   }
   __device__ void store(uint8_t* out, float factor) {
     for_each([&](Piece& piece, int32_t at) {
@@ -147,12 +150,12 @@ class Float8Row {
 };
 
 // A block a row.
-template <class T, bool kNormed>
-__global__ void __launch_bounds__(kRowThreads) float8_row(RowsIn<T> args) {
+template <class T, bool kNormed, int kThreads>
+__global__ void __launch_bounds__(kThreads) float8_row(RowsIn<T> args) {
   const int64_t row = blockIdx.x;
   gpu::let_next_kernel_start();
   gpu::wait_for_earlier_kernels();
-  Float8Row<T, kNormed> values(args, row);
+  Float8Row<T, kNormed, kThreads> values(args, row);
   values.read();
   const float largest = values.largest();
   const float scale = largest == 0.0f ? 1.0f : largest / gpu::kE4m3Max;
@@ -184,7 +187,13 @@ Float8Rows start_rows(OpContext& context, const ConstTensorView& x, const RmsNor
       arguments.eps = norm->eps;
       arguments.residual_scale = norm->residual_scale;
     }
-    gpu::launch(context, float8_row<T, kNormed>, static_cast<unsigned>(m), kRowThreads, arguments);
+    const auto blocks = static_cast<unsigned>(m);
+    if (k > kLongRow) {
+      gpu::launch(context, float8_row<T, kNormed, kLongRowThreads>, blocks, kLongRowThreads,
+                  arguments);
+    } else {
+      gpu::launch(context, float8_row<T, kNormed, kRowThreads>, blocks, kRowThreads, arguments);
+    }
   };
   if (x.dtype == DType::kF16) {
     start(gpu::ElementType<__half>());

@@ -66,6 +66,7 @@ struct Float8Case {
   DType dtype, y_dtype;
   int64_t m, n, k;
   bool bias = false, accumulates = false;
+  bool large = false;  // a row of x has numbers beyond F16
 };
 
 bool rounds_x(std::string_view kernel) {
@@ -90,7 +91,10 @@ void run_case(TestDevice& cuda, const Float8Case& c) {
   Rng rng(static_cast<uint64_t>(c.m * 1000003 + c.n * 1009 + c.k));
   const Float8Stack stack(cuda, rng, c.n, c.k, compute_of(c.dtype));
   ASSERT_TRUE(stack.weight.is_matrix_of(DType::kF8));
-  const std::vector<float> x = rounded_floats(rng, c.dtype, c.m * c.k);
+  std::vector<float> x = rounded_floats(rng, c.dtype, c.m * c.k);
+  for (int64_t j = 0; c.large && j < c.k; j += 3) {
+    x[static_cast<size_t>(c.m / 2 * c.k + j)] *= 0x1p20f;
+  }
   const std::vector<float> x_rounded = through_float8(x, c.k, By::kInverse);
   const std::vector<float> y = rounded_floats(rng, c.y_dtype, c.m * c.n);
   const std::vector<float> bias = random_floats(rng, c.n);
@@ -126,7 +130,7 @@ void run_case(TestDevice& cuda, const Float8Case& c) {
       if (c.bias) sum += bias[static_cast<size_t>(column)];
       if (c.accumulates) sum += y[static_cast<size_t>(i)];
       // Sums of FP8 products keep some 14 bits on the way.
-      const double unit = rounds_x(kernel.name) ? 1e-3 : 1e-5;
+      const double unit = rounds_x(kernel.name) || c.large ? 1e-3 : 1e-5;
       const double bound = unit * size + 2 * unit_of(c.y_dtype) * (std::abs(sum) + rounded);
       ASSERT_NEAR(result[static_cast<size_t>(i)], sum, bound) << "element " << i;
     }
@@ -156,6 +160,18 @@ TEST(Float8Cuda, LargeMatrices) {
     run_case(cuda, {DType::kF16, DType::kF32, m, 80, 18432, true});
   }
   run_case(cuda, {DType::kBF16, DType::kBF16, 8, 132 * 8 * 17 + 16, 2048});
+}
+
+// gemv multiplies in F16, which has no such number: whole rows and windows of them.
+TEST(Float8Cuda, NumbersBeyondF16AreMultiplied) {
+  HR_CUDA_DEVICE_OR_SKIP(cuda);
+  for (const int64_t k : {2048, 14336}) {
+    for (const int64_t m : {1, 4, 8}) {
+      run_case(
+          cuda,
+          {.dtype = DType::kBF16, .y_dtype = DType::kF32, .m = m, .n = 144, .k = k, .large = true});
+    }
+  }
 }
 
 const Kernel<LinearArgs>& kernel_named(std::string_view name) {
@@ -255,6 +271,44 @@ TEST(Float8Cuda, ANormBeforeIsANormAlone) {
           ASSERT_NEAR(results[0][i], results[1][i], bound * (1 + std::abs(results[0][i])));
         }
       }
+    }
+  }
+}
+
+TEST(Float8Cuda, NormedRowsBeyondF16AreMultiplied) {
+  HR_CUDA_DEVICE_OR_SKIP(cuda);
+  constexpr int64_t kN = 144, kK = 4096;
+  Rng rng(11);
+  const Float8Stack stack(cuda, rng, kN, kK, LinearCompute::kFast);
+  std::vector<float> weights = random_floats(rng, kK);
+  for (float& weight : weights) weight *= 0x1p20f;
+  const CudaArray<float> norm_weight(cuda, weights);
+  for (const int64_t m : {1, 3, 8}) {
+    const std::vector<float> x = rounded_floats(rng, DType::kBF16, m * kK);
+    std::vector<std::vector<float>> results;
+    for (const std::string_view name : {"norm_linear/two_ops", "norm_linear/cuda/gemv_any_size"}) {
+      CudaMatrix x_on(cuda, DType::kBF16, m, kK, 0, &x), out(cuda, DType::kBF16, m, kK, 0, &x);
+      CudaMatrix y(cuda, DType::kF32, m, kN, 0, nullptr);
+      const NormLinearArgs args{
+          .norm = {.x = x_on.view(),
+                   .residual = {},
+                   .weight = norm_weight.data(),
+                   .eps = 1e-5f,
+                   .out = out.view()},
+          .linear = {.x = out.view(), .weight = &stack.weight, .bias = nullptr, .y = y.view()}};
+      const auto kernels = norm_linear_kernels().all();
+      const auto kernel = std::ranges::find(kernels, name, &Kernel<NormLinearArgs>::name);
+      ASSERT_NE(kernel, kernels.end());
+      ASSERT_TRUE(kernel->supports(cuda.device().traits(), args));
+      OpContext context = cuda.context();
+      kernel->run(context, args);
+      results.push_back(y.read());
+    }
+    float largest = 0;
+    for (const float value : results[0]) largest = std::max(largest, std::abs(value));
+    ASSERT_GT(largest, 65504.0f);
+    for (size_t i = 0; i < results[0].size(); ++i) {
+      ASSERT_NEAR(results[0][i], results[1][i], 0.03f * largest) << "M" << m << " element " << i;
     }
   }
 }

@@ -1,6 +1,8 @@
 // The kernel of gemv.h.
 //   x [M, K] of T, 16 bits; W [N, K] of T or FP8; y [M, N] of T or f32; the norm's weights, the
 //   bias and the scales of rows of FP8 f32; sums in f32
+// Beside FP8 both are multiplied in F16: one instruction makes a pair of it of two bytes, where
+// BF16 takes five. x in BF16 becomes F16 in shared memory (f16_range.cuh).
 // A block has some tiles of 8 rows of W; its warps share their columns in turns of 128 bytes. Each
 // warp keeps kAhead steps of W (1 KB each) on their way to its part of a ring in shared memory,
 // from one tile into the next, and asks for another as soon as one is multiplied. A lane reads what
@@ -12,11 +14,13 @@
 #pragma once
 
 #include "gpu/bulk_copy.cuh"
+#include "gpu/f16_range.cuh"
 #include "gpu/float8.cuh"
 #include "gpu/mma.cuh"
 #include "gpu/overlapped_launch.cuh"
 #include "gpu/reduce.cuh"
 #include "gpu/thread_copy.cuh"
+#include "gpu/tma.cuh"
 #include "ops/cuda_launch.cuh"
 #include "ops/linear/gemv_layout.h"
 #include "ops/rows/activation_cuda.cuh"
@@ -94,14 +98,17 @@ struct GemvCursor {
 };
 
 struct GemvBarriers {
-  Barrier norm;     // the norm's weights
-  Barrier rows[2];  // x, or its even and odd windows
+  Barrier norm;                  // the norm's weights
+  Barrier rows[2];               // x, or its even and odd windows
+  bool beyond[2][kGemvRowsMax];  // whether a row of a window is smaller than it was
 };
 
 template <class T, class W, class Shape>
 class GemvBlock {
   static constexpr int kWarps = kGemvWarps, kThreads = kGemvThreads;
   static constexpr bool kEightBits = sizeof(W) == 1;
+  using Operand = std::conditional_t<kEightBits, __half, T>;
+  static constexpr bool kConverts = !std::is_same_v<Operand, T>;  // x, to Operand
   static constexpr int kColumns = gemv_columns(sizeof(W)), kXLine = gemv_x_line(sizeof(W));
   static constexpr int kAhead = Shape::kAhead, kColumnTiles = Shape::kColumnTiles;
   static constexpr int kRows = kGemvXRows * kColumnTiles;
@@ -137,6 +144,7 @@ class GemvBlock {
       barriers_.norm.init(1);
       barriers_.rows[0].init(1);
       if constexpr (Shape::kWindowed) barriers_.rows[1].init(1);
+      if constexpr (kConverts) clear_beyond(0), clear_beyond(1);
       fence_barrier_init();
       if constexpr (Shape::kNormed) {
         const auto bytes = static_cast<uint32_t>(args_.k) * 4;
@@ -170,7 +178,7 @@ class GemvBlock {
       const int32_t tiles = min(args_.round_tiles, end_tile_ - first);
 #pragma unroll 1
       for (int32_t window = 0; window < windows(); ++window) {
-        if (first == first_tile_) barriers_.rows[window % 2].wait(window / 2 % 2);
+        if (first == first_tile_) take_window(window);
         const int32_t steps = Shape::kWindowed
                                   ? min(args_.window_steps, steps_ - window * args_.window_steps)
                                   : steps_;
@@ -186,11 +194,14 @@ class GemvBlock {
             ask(slot, i + kAhead);
             if (++slot == kAhead) slot = 0;
           }
-          leave_sums(sums, tile, buffer, window > 0);
+          leave_sums(sums, tile, buffer, window);
         }
         if (window + 2 >= windows()) continue;
         __syncthreads();
-        if (thread_ == 0) ask_for_window(window + 2);
+        if (thread_ == 0) {
+          if constexpr (kConverts) clear_beyond(window % 2);
+          ask_for_window(window + 2);
+        }
       }
       __syncthreads();
       store(first, tiles, buffer);
@@ -224,6 +235,65 @@ class GemvBlock {
     }
   }
 
+  // Once a window; rows that are normalised are what products take already.
+  __device__ __forceinline__ void take_window(int32_t window) const {
+    barriers_.rows[window % 2].wait(window / 2 % 2);
+    if constexpr (kConverts && !Shape::kNormed) convert(window);
+  }
+  // x in place.
+  __device__ __forceinline__ void convert(int32_t window) const {
+    const int32_t pieces = row_bytes_ / kAccessBytes;
+    std::byte* const from = x_ + window % 2 * args_.m * row_bytes_;
+#pragma unroll 1
+    for (int32_t i = thread_; i < args_.m * pieces; i += kThreads) {
+      T* const at = reinterpret_cast<T*>(from + i * kAccessBytes);
+      store_operands(Piece::load(at), at, 1.0f, barriers_.beyond[window % 2][i / pieces]);
+    }
+    __syncthreads();
+    make_smaller(window, [](const Piece& piece, int, int32_t) { return piece; });
+  }
+  // Rows that have no place in F16 again, from where they came; of(piece, row, its number in the
+  // row) is what products take.
+  template <class Of>
+  __device__ __forceinline__ void make_smaller(int32_t window, const Of& of) const {
+    bool again = false;
+    const int32_t first = window * row_bytes_ / kAccessBytes;
+    const int32_t pieces = min(row_bytes_ / kAccessBytes, args_.k / kPieceElements - first);
+#pragma unroll 1
+    for (int row = 0; row < args_.m; ++row) {
+      if (!barriers_.beyond[window % 2][row]) continue;
+      again = true;
+      std::byte* const to = x_ + (window % 2 * args_.m + row) * row_bytes_;
+#pragma unroll 1
+      for (int32_t i = thread_; i < pieces; i += kThreads) {
+        bool beyond;  // nothing is any more
+        const Piece piece = Piece::load(args_.x.row(row) + (first + i) * kPieceElements);
+        store_operands(of(piece, row, i), reinterpret_cast<T*>(to + i * kAccessBytes), kF16Smaller,
+                       beyond);
+      }
+    }
+    fence_async_proxy();  // the copy engine writes here again
+    if (again) __syncthreads();
+  }
+  __device__ static __forceinline__ void store_operands(const Piece& piece, T* at, float factor,
+                                                        bool& beyond) {
+    if constexpr (kConverts) {
+      Vector<Operand, kPieceElements> operands;
+#pragma unroll
+      for (int e = 0; e < kPieceElements; ++e) {
+        const float x = to_float(piece.values[e]) * factor;
+        if (beyond_f16(x)) beyond = true;
+        operands.values[e] = from_float<Operand>(x);
+      }
+      operands.store(reinterpret_cast<Operand*>(at));
+    } else {
+      piece.store(at);
+    }
+  }
+  __device__ __forceinline__ void clear_beyond(int buffer) const {
+    for (bool& beyond : barriers_.beyond[buffer]) beyond = false;
+  }
+
   // Step `number` of all, if there is one; a group of copies in any case.
   __device__ __forceinline__ void ask(int slot, int32_t number) {
     if (number < total_) {
@@ -248,8 +318,8 @@ class GemvBlock {
 #pragma unroll
     for (int c = 0; c < kColumnTiles; ++c) {
       const uint4 x = load_x(x_at + x_row[c], 0);
-      multiply_add<T>(sums[c], even, x.x, x.y);
-      multiply_add<T>(sums[c], odd, x.z, x.w);
+      multiply_add<Operand>(sums[c], even, x.x, x.y);
+      multiply_add<Operand>(sums[c], odd, x.z, x.w);
     }
   }
   __device__ __forceinline__ uint4 load_x(const std::byte* line, int access) const {
@@ -271,14 +341,14 @@ class GemvBlock {
     }
 #pragma unroll
     for (int j = 0; j < 4; ++j) {
-      const uint2 of_low = from_finite_e4m3<T>(lows[j]);
-      const uint2 of_high = from_finite_e4m3<T>(highs[j]);
+      const uint2 of_low = from_e4m3<Operand>(lows[j]);
+      const uint2 of_high = from_e4m3<Operand>(highs[j]);
       const uint32_t weights[4] = {of_low.x, of_high.x, of_low.y, of_high.y};
 #pragma unroll
       for (int c = 0; c < kColumnTiles; ++c) {
         const uint4& from = x[c][j / 2];
-        multiply_add<T>(sums[c], weights, j % 2 == 0 ? from.x : from.z,
-                        j % 2 == 0 ? from.y : from.w);
+        multiply_add<Operand>(sums[c], weights, j % 2 == 0 ? from.x : from.z,
+                              j % 2 == 0 ? from.y : from.w);
       }
     }
   }
@@ -328,10 +398,23 @@ class GemvBlock {
           value.values[e] =
               from_float<T>(to_float(value.values[e]) * factors[row] * weights.values[e]);
         }
-        value.store(piece(row, i));
+        store_operands(value, piece(row, i), 1.0f, barriers_.beyond[0][row]);
       }
     }
     __syncthreads();
+    if constexpr (kConverts) {
+      make_smaller(0, [&](Piece value, int row, int32_t i) {
+        const auto weights = Vector<float, kPieceElements>::load(norm_ + i * kPieceElements);
+        float factor = 0.0f;
+#pragma unroll
+        for (int of = 0; of < kRows; ++of) factor = of == row ? factors[of] : factor;
+#pragma unroll
+        for (int e = 0; e < kPieceElements; ++e) {
+          value.values[e] = from_float<T>(to_float(value.values[e]) * factor * weights.values[e]);
+        }
+        return value;
+      });
+    }
   }
   __device__ __forceinline__ T* piece(int32_t row, int32_t i) const {
     return reinterpret_cast<T*>(x_ + row * row_bytes_ + i * kAccessBytes);
@@ -346,7 +429,7 @@ class GemvBlock {
   }
 
   __device__ __forceinline__ void leave_sums(const float (&sums)[kColumnTiles][4], int32_t tile,
-                                             int buffer, bool adds) {
+                                             int buffer, int32_t window) {
     float* to = sums_of(buffer);
 #pragma unroll
     for (int c = 0; c < kColumnTiles; ++c) {
@@ -360,8 +443,9 @@ class GemvBlock {
       if (x_row >= args_.m) continue;
       float& sum =
           to[gemv_sum_index(warp_, row, args_.round_tiles * kGemvTileRows, x_row, args_.m)];
-      const float more = odd ? of_high : of_low;
-      sum = adds ? sum + more : more;
+      float more = odd ? of_high : of_low;
+      if (kConverts && barriers_.beyond[window % 2][x_row]) more *= kF16Larger;
+      sum = window > 0 ? sum + more : more;
     }
   }
 
