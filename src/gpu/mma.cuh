@@ -65,6 +65,20 @@ __device__ __forceinline__ void multiply_add<__half>(float (&c)[4], const uint32
       : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b0), "r"(b1));
 }
 
+// The same onto zeros.
+template <class T>
+__device__ __forceinline__ void multiply_first(float (&c)[4], const uint32_t (&a)[4], uint32_t b0,
+                                               uint32_t b1);
+template <>
+__device__ __forceinline__ void multiply_first<__half>(float (&c)[4], const uint32_t (&a)[4],
+                                                       uint32_t b0, uint32_t b1) {
+  asm volatile(
+      "mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32 {%0, %1, %2, %3}, {%4, %5, %6, %7}, "
+      "{%8, %9}, {%10, %10, %10, %10};"
+      : "=f"(c[0]), "=f"(c[1]), "=f"(c[2]), "=f"(c[3])
+      : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b0), "r"(b1), "f"(0.0f));
+}
+
 // Two floats as a pair of elements, `low` in the lower half.
 template <class T>
 __device__ __forceinline__ uint32_t packed(float low, float high);

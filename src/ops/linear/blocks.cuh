@@ -81,12 +81,12 @@ struct OwnScales {
 // Quants of 32 columns as the A operand of two products of 16 columns: quads `quad`, quads 4 +
 // quad.
 template <class T, int kType>
-__device__ __forceinline__ void quant_operand(uint32_t (&a)[2][4], const GroupStep<kType>& step,
-                                              int chunk, int quad) {
+__device__ __forceinline__ void quant_operand(uint32_t (&a)[2][4],
+                                              const QuadDwords<kType> (&quads)[2], int quad) {
 #pragma unroll
   for (int half = 0; half < 2; ++half) {
-    const uint32_t low = stored_quants<kType, 0>(step.quads[chunk][half], quad);
-    const uint32_t high = stored_quants<kType, 1>(step.quads[chunk][half], quad);
+    const uint32_t low = stored_quants<kType, 0>(quads[half], quad);
+    const uint32_t high = stored_quants<kType, 1>(quads[half], quad);
     a[0][half] = quant_pair<T, kType, 0>(low);
     a[0][2 + half] = quant_pair<T, kType, 1>(low);
     a[1][half] = quant_pair<T, kType, 0>(high);
@@ -128,7 +128,7 @@ __device__ __forceinline__ void multiply_step(float (&sums)[4], const GroupStep<
   for (int j = 0; j < Step::kChunks; ++j) {
     if (first_chunk + j >= chunks) break;
     uint32_t a[2][4];
-    quant_operand<T, kType>(a, step, j, quad);
+    quant_operand<T, kType>(a, step.quads[j], quad);
     const T* columns = x + 32 * (first_chunk + j) + 4 * quad;
     const uint2 b[2] = {*reinterpret_cast<const uint2*>(columns),
                         *reinterpret_cast<const uint2*>(columns + 16)};
@@ -314,7 +314,7 @@ __device__ __forceinline__ void multiply_chunk(float (&sums)[kManyTiles][4],
   using Step = GroupStep<kType>;
   constexpr bool kMinimum = Step::kOf.minimum;
   uint32_t a[2][4];
-  quant_operand<T, kType>(a, step, j, quad);
+  quant_operand<T, kType>(a, step.quads[j], quad);
   RowScales scales[Step::kPartsOfChunk];
 #pragma unroll
   for (int p = 0; p < Step::kPartsOfChunk; ++p) {

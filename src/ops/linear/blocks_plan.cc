@@ -1,7 +1,9 @@
 #include <algorithm>
 
 #include "ops/linear/blocks.h"
+#include "ops/linear/blocks_gemv.h"
 #include "ops/linear/blocks_wide.h"
+#include "ops/packing/pack_blocks.h"
 
 namespace headrace {
 
@@ -31,7 +33,8 @@ BlocksWideRows blocks_wide_rows(int64_t m, const LinearWeight& weight) {
   rows.x_blocks = static_cast<int32_t>((m + 8 * rows.tiles - 1) / (8 * rows.tiles));
   const int64_t steps = (weight.k() / 32 + kStepChunksMax - 1) / kStepChunksMax;
   rows.chunks = static_cast<int32_t>(steps * kStepChunksMax);
-  rows.bytes = int64_t{rows.x_blocks} * 8 * rows.tiles * rows.chunks * 64;
+  // Of a row its numbers and a factor.
+  rows.bytes = int64_t{rows.x_blocks} * 8 * rows.tiles * (rows.chunks * 64 + 4);
   return rows;
 }
 
@@ -49,6 +52,34 @@ BlocksWidePlan plan_blocks_wide(const BlocksWideRows& rows, int64_t groups, int3
     plan.splits *= 2;
   }
   return plan;
+}
+
+BlocksGemvPlan plan_blocks_gemv(int64_t m, int64_t k, const LinearWeight::Segment& segment,
+                                int32_t sm_count) {
+  // One block a multiprocessor, of this kernel and the next (gemv_plan.cc).
+  constexpr int64_t kSharedMax = 226 << 10, kSharedMin = 116 << 10;
+  constexpr int64_t kSumsOfRounds = 24 << 10, kStagesMin = 2, kPadding = 128;
+  const PackedFormat& format = packed_format_of(segment.dtype);
+  const int64_t chunks = blocks_gemv_chunks(format.low_bits), columns = 32 * chunks;
+  if (m == 0 || k % columns != 0) return {};
+  const int64_t scales = columns / format.columns * (format.half_bytes + format.part_scale_bytes);
+  const int64_t stage = kBlocksGemvWarps * (chunks * format.quant_bytes + scales);
+  const int64_t share = (segment.group_count + sm_count - 1) / sm_count;
+  const int64_t blocks = (segment.group_count + share - 1) / share;
+  const int64_t sums_of_group = 4 * kBlocksGemvWarps * kLinearGroupRows * m;
+  const int64_t round = std::clamp<int64_t>(kSumsOfRounds / 2 / sums_of_group, 1, share);
+  const int64_t x_sums = format.minimum ? k / format.part_columns * 8 * 4 : 0;
+  const int64_t x_stride = 2 * k + 64;  // rows side by side begin in other banks
+  const int64_t rest = m * x_stride + x_sums + 2 * round * sums_of_group + kPadding;
+  const int64_t stages = std::min<int64_t>((kSharedMax - rest) / stage, kBlocksGemvStagesMax);
+  if (rest > kSharedMax || stages < kStagesMin) return {};
+  return {.blocks = static_cast<int32_t>(blocks),
+          .share = static_cast<int32_t>(segment.group_count / blocks),
+          .blocks_with_more = static_cast<int32_t>(segment.group_count % blocks),
+          .round_groups = static_cast<int32_t>(round),
+          .stages = static_cast<int32_t>(stages),
+          .x_stride = static_cast<int32_t>(x_stride),
+          .shared_bytes = static_cast<int32_t>(std::max(stages * stage + rest, kSharedMin))};
 }
 
 }  // namespace headrace

@@ -6,6 +6,7 @@
 
 #include "gpu/bulk_copy.cuh"
 #include "gpu/cluster.cuh"
+#include "gpu/f16_range.cuh"
 #include "gpu/wgmma.cuh"
 #include "ops/linear/blocks.cuh"
 #include "ops/linear/blocks_wide.h"
@@ -31,50 +32,81 @@ constexpr int wide_shared_bytes(int tiles) {
 // 128 bytes in one piece (a core matrix), two of them side by side are a tile's 16 columns. A lane
 // unpacks columns 4c to 4c + 3 of 16 and gives them as k = 2c, 2c + 1, 2c + 8, 2c + 9: so the first
 // core matrix has pairs of columns 0, 2, 4, 6, the second 1, 3, 5, 7. Rows and columns past the end
-// are zeros.
+// are zeros. x becomes F16, in which weights keep three bits more than in BF16 and take half of the
+// instructions.
 //   [x_blocks][chunks][16 columns: 2][tiles][core matrix: 2][8 rows][16 bytes]
 template <class T>
 struct StageRowsArguments {
   RowsOf<const T> x;
   uint4* out;
+  float* factors;     // by row of x: what its sums are multiplied by (f16_range.cuh)
   int32_t m, chunks;  // of x
   int32_t out_chunks, tiles;
-  int32_t pieces;  // rows of all blocks x out_chunks x 2
 };
 
 constexpr int kStageRowsThreads = 256;
 
+// 8 numbers times `factor` as F16.
+template <class T>
+__device__ __forceinline__ uint4 eight_halves(const T* from, float factor, bool& beyond) {
+  if constexpr (std::is_same_v<T, __half>) return *reinterpret_cast<const uint4*>(from);
+  const auto numbers = Vector<T, 8>::load(from);
+  Vector<__half, 8> halves;
+#pragma unroll
+  for (int e = 0; e < 8; ++e) {
+    const float x = to_float(numbers.values[e]) * factor;
+    beyond |= beyond_f16(x);
+    halves.values[e] = from_float<__half>(x);
+  }
+  return reinterpret_cast<const uint4&>(halves);
+}
+
+// This thread's pieces of a row, of 16 columns each. Whether one has a number beyond F16.
+template <class T>
+__device__ __forceinline__ bool stage_row(const StageRowsArguments<T>& args, int32_t row,
+                                          float factor) {
+  bool beyond = false;
+  const int32_t rows = 8 * args.tiles;
+#pragma unroll 1
+  for (auto piece = static_cast<int32_t>(threadIdx.x); piece < 2 * args.out_chunks;
+       piece += kStageRowsThreads) {
+    const int32_t half = piece % 2, chunk = piece / 2;
+    uint4 first{}, second{};  // columns 0 to 7 and 8 to 15
+    if (row < args.m && chunk < args.chunks) {
+      const T* const from = args.x.row(row) + 32 * chunk + 16 * half;
+      first = eight_halves(from, factor, beyond);
+      second = eight_halves(from + 8, factor, beyond);
+    }
+    const int64_t tile =
+        ((int64_t{row / rows} * args.out_chunks + chunk) * 2 + half) * args.tiles + row % rows / 8;
+    uint4* const to = args.out + tile * 16 + row % 8;
+    to[0] = {first.x, first.z, second.x, second.z};
+    to[8] = {first.y, first.w, second.y, second.w};
+  }
+  return beyond;
+}
+
+// A block a row.
 template <class T>
 __global__ void __launch_bounds__(kStageRowsThreads) stage_rows(StageRowsArguments<T> args) {
   let_next_kernel_start();
   wait_for_earlier_kernels();
-  const auto piece = static_cast<int32_t>(blockIdx.x * kStageRowsThreads + threadIdx.x);
-  if (piece >= args.pieces) return;
-  const int32_t half = piece % 2, chunk = piece / 2 % args.out_chunks;
-  const int32_t row = piece / 2 / args.out_chunks, rows = 8 * args.tiles;
-  uint4 first{}, second{};  // columns 0 to 7 and 8 to 15
-  if (row < args.m && chunk < args.chunks) {
-    const auto* from = reinterpret_cast<const uint4*>(args.x.row(row) + 32 * chunk + 16 * half);
-    first = from[0];
-    second = from[1];
-  }
-  const int64_t tile =
-      ((int64_t{row / rows} * args.out_chunks + chunk) * 2 + half) * args.tiles + row % rows / 8;
-  uint4* const to = args.out + tile * 16 + row % 8;
-  to[0] = {first.x, first.z, second.x, second.z};
-  to[8] = {first.y, first.w, second.y, second.w};
+  const auto row = static_cast<int32_t>(blockIdx.x);
+  const bool smaller = __syncthreads_or(stage_row(args, row, 1.0f)) != 0;
+  if (smaller) stage_row(args, row, kF16Smaller);
+  if (threadIdx.x == 0) args.factors[row] = smaller ? kF16Larger : 1.0f;
 }
 
 // sums += a b' of 64 rows of W and kN rows of x, 16 columns.
-template <class T, int kN>
+template <int kN>
 struct WideProduct;
 
 // clang-format off
-#define HEADRACE_WIDE_PRODUCT(T, TYPE, N, COUNT, SUMS, REST, ...) \
+#define HEADRACE_WIDE_PRODUCT(N, COUNT, SUMS, REST, ...) \
   template <> \
-  struct WideProduct<T, N> { \
+  struct WideProduct<N> { \
     __device__ __forceinline__ static void add(float (&d)[COUNT], const uint32_t (&a)[4], uint64_t b) { \
-      asm volatile("wgmma.mma_async.sync.aligned.m64n" #N "k16.f32." TYPE "." TYPE " {" SUMS "}, " REST ", 1, 1, 1, 0;\n" \
+      asm volatile("wgmma.mma_async.sync.aligned.m64n" #N "k16.f32.f16.f16 {" SUMS "}, " REST ", 1, 1, 1, 0;\n" \
         : __VA_ARGS__ : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "l"(b)); \
     } \
   };
@@ -82,13 +114,9 @@ struct WideProduct;
 #define HEADRACE_NAMES_8 "%0, %1, %2, %3, %4, %5, %6, %7"
 #define HEADRACE_NAMES_16 HEADRACE_NAMES_8 ", %8, %9, %10, %11, %12, %13, %14, %15"
 #define HEADRACE_NAMES_32 HEADRACE_NAMES_16 ", %16, %17, %18, %19, %20, %21, %22, %23, %24, %25, %26, %27, %28, %29, %30, %31"
-#define HEADRACE_WIDE_PRODUCTS(T, TYPE) \
-  HEADRACE_WIDE_PRODUCT(T, TYPE, 16, 8, HEADRACE_NAMES_8, "{%8, %9, %10, %11}, %12", HEADRACE_SUMS_8(0)) \
-  HEADRACE_WIDE_PRODUCT(T, TYPE, 32, 16, HEADRACE_NAMES_16, "{%16, %17, %18, %19}, %20", HEADRACE_SUMS_8(0), HEADRACE_SUMS_8(8)) \
-  HEADRACE_WIDE_PRODUCT(T, TYPE, 64, 32, HEADRACE_NAMES_32, "{%32, %33, %34, %35}, %36", HEADRACE_SUMS_8(0), HEADRACE_SUMS_8(8), HEADRACE_SUMS_8(16), HEADRACE_SUMS_8(24))
-HEADRACE_WIDE_PRODUCTS(__nv_bfloat16, "bf16")
-HEADRACE_WIDE_PRODUCTS(__half, "f16")
-#undef HEADRACE_WIDE_PRODUCTS
+HEADRACE_WIDE_PRODUCT(16, 8, HEADRACE_NAMES_8, "{%8, %9, %10, %11}, %12", HEADRACE_SUMS_8(0))
+HEADRACE_WIDE_PRODUCT(32, 16, HEADRACE_NAMES_16, "{%16, %17, %18, %19}, %20", HEADRACE_SUMS_8(0), HEADRACE_SUMS_8(8))
+HEADRACE_WIDE_PRODUCT(64, 32, HEADRACE_NAMES_32, "{%32, %33, %34, %35}, %36", HEADRACE_SUMS_8(0), HEADRACE_SUMS_8(8), HEADRACE_SUMS_8(16), HEADRACE_SUMS_8(24))
 #undef HEADRACE_WIDE_PRODUCT
 #undef HEADRACE_NAMES_32
 #undef HEADRACE_NAMES_16
@@ -106,31 +134,24 @@ __device__ __forceinline__ uint64_t x_operand(uint32_t address) {
 template <class T>
 struct WideArguments {
   BlocksArguments<T> common;
-  const std::byte* x;  // as stage_rows() leaves it
-  int32_t x_chunks;    // of it
+  const std::byte* x;    // as stage_rows() leaves it
+  const float* factors;  // too
+  int32_t x_chunks;      // of it
   int32_t x_blocks;
   int32_t splits;
 };
 
-// F16 weights are a power of two larger while they are multiplied: scales of small weights would
-// else be below what F16 holds in full.
-template <class T>
-inline constexpr float kRaised = 1.0f;
-template <>
-inline constexpr float kRaised<__half> = 64.0f;
+// Weights are a power of two larger while they are multiplied: scales of small ones would else be
+// below what F16 holds in full.
+inline constexpr float kRaised = 64.0f;
 
 // Scale and minimum of a part of one row, as a product with quants wants them.
-template <class T>
-struct UnpackScale;
-
-template <>
-struct UnpackScale<__half> {
+struct UnpackScale {
   uint32_t pair;  // scale below, minimum above
 
   __device__ __forceinline__ explicit UnpackScale(const PartScale& scale)
-      : pair(packed<__half>(scale.scale * kRaised<__half>, scale.minimum * kRaised<__half>)) {}
+      : pair(packed<__half>(scale.scale * kRaised, scale.minimum * kRaised)) {}
   __device__ __forceinline__ explicit UnpackScale(uint32_t shared) : pair(shared) {}
-  template <bool kMinimum>
   __device__ __forceinline__ UnpackScale from_lane(int lane) const {
     return UnpackScale(__shfl_sync(0xffffffffu, pair, lane, 4));
   }
@@ -152,75 +173,42 @@ struct UnpackScale<__half> {
   }
 };
 
-// BF16 has a scale in two parts, or its rounding would be that of a whole part of the weights.
-template <>
-struct UnpackScale<__nv_bfloat16> {
-  uint32_t scale;    // what BF16 holds of it below, the rest above
-  uint32_t minimum;  // twice
-
-  __device__ __forceinline__ explicit UnpackScale(const PartScale& own)
-      : scale(packed<__nv_bfloat16>(own.scale,
-                                    own.scale - __bfloat162float(__float2bfloat16_rn(own.scale)))),
-        minimum(packed<__nv_bfloat16>(own.minimum, own.minimum)) {}
-  __device__ __forceinline__ UnpackScale(uint32_t shared_scale, uint32_t shared_minimum)
-      : scale(shared_scale), minimum(shared_minimum) {}
-  template <bool kMinimum>
-  __device__ __forceinline__ UnpackScale from_lane(int lane) const {
-    return {__shfl_sync(0xffffffffu, scale, lane, 4),
-            kMinimum ? __shfl_sync(0xffffffffu, minimum, lane, 4) : 0};
-  }
-  template <int kType, int kPair>
-  __device__ __forceinline__ uint32_t weights(uint32_t stored) const {
-    using Pair = __nv_bfloat162;
-    const uint32_t quants = quant_pair<__nv_bfloat16, kType, kPair>(stored);
-    const uint32_t large = __byte_perm(scale, 0, 0x1010), small = __byte_perm(scale, 0, 0x3232);
-    const auto& q = reinterpret_cast<const Pair&>(quants);
-    const auto& rest = reinterpret_cast<const Pair&>(small);
-    const Pair low = kFormat<kType>.minimum
-                         ? __hfma2(q, rest, reinterpret_cast<const Pair&>(minimum))
-                         : __hmul2(q, rest);
-    const Pair value = __hfma2(q, reinterpret_cast<const Pair&>(large), low);
-    return reinterpret_cast<const uint32_t&>(value);
-  }
-};
-
 // The part scales that this lane has read, of rows g and g + 8.
-template <class T, int kType>
+template <int kType>
 struct UnpackScales {
   using Step = GroupStep<kType>;
-  UnpackScale<T> of[Step::kPartsOfLane][2];
+  UnpackScale of[Step::kPartsOfLane][2];
 
   __device__ __forceinline__ explicit UnpackScales(const Step& step)
       : UnpackScales(step, std::make_integer_sequence<int, Step::kPartsOfLane>()) {}
   // Of part `part` of the step, of row g + 8 `half`.
-  __device__ __forceinline__ UnpackScale<T> shared(int part, int half) const {
-    return of[part % Step::kPartsOfLane][half].template from_lane<Step::kOf.minimum>(
-        part / Step::kPartsOfLane);
+  __device__ __forceinline__ UnpackScale shared(int part, int half) const {
+    return of[part % Step::kPartsOfLane][half].from_lane(part / Step::kPartsOfLane);
   }
 
  private:
   template <int... kParts>
   __device__ __forceinline__ UnpackScales(const Step& step, std::integer_sequence<int, kParts...>)
-      : of{{UnpackScale<T>(scale_of<kType>(step.raw[kParts][0])),
-            UnpackScale<T>(scale_of<kType>(step.raw[kParts][1]))}...} {}
+      : of{{UnpackScale(scale_of<kType>(step.raw[kParts][0])),
+            UnpackScale(scale_of<kType>(step.raw[kParts][1]))}...} {}
 };
 
 // Weights of 32 columns as the A operand of two products of 16 columns.
-template <class T, int kType>
+template <int kType>
 __device__ __forceinline__ void weight_operand(uint32_t (&a)[2][4], const GroupStep<kType>& step,
-                                               const UnpackScales<T, kType>& scales, int chunk,
+                                               const UnpackScales<kType>& scales, int chunk,
                                                int quad) {
   constexpr int kParts = GroupStep<kType>::kPartsOfChunk;
 #pragma unroll
   for (int half = 0; half < 2; ++half) {
     const uint32_t low = stored_quants<kType, 0>(step.quads[chunk][half], quad);
     const uint32_t high = stored_quants<kType, 1>(step.quads[chunk][half], quad);
-    const UnpackScale<T> first = scales.shared(chunk * kParts, half);
-    const UnpackScale<T> second = kParts == 1 ? first : scales.shared(chunk * kParts + 1, half);
-    a[0][half] = first.template weights<kType, 0>(low);
-    a[0][2 + half] = first.template weights<kType, 1>(low);
-    a[1][half] = second.template weights<kType, 0>(high);
-    a[1][2 + half] = second.template weights<kType, 1>(high);
+    const UnpackScale first = scales.shared(chunk * kParts, half);
+    const UnpackScale second = kParts == 1 ? first : scales.shared(chunk * kParts + 1, half);
+    a[0][half] = first.weights<kType, 0>(low);
+    a[0][2 + half] = first.weights<kType, 1>(low);
+    a[1][half] = second.weights<kType, 0>(high);
+    a[1][2 + half] = second.weights<kType, 1>(high);
   }
 }
 
@@ -315,7 +303,7 @@ __device__ __forceinline__ void add_up_wide(const WideArguments<T>& args, const 
             address_in_block(shared_address(own), static_cast<uint32_t>(from))));
       }
     }
-    sum *= 1.0f / kRaised<T>;
+    sum *= args.factors[first_column + column] / kRaised;
     if (common.bias != nullptr) sum += common.bias[first_row + of_block];
     common.y.finish(first_column + column, first_row + of_block, sum, common.accumulates);
   }
@@ -355,18 +343,18 @@ __global__ void __launch_bounds__(kBlocksWarps* kWarpThreads, 2)
   for (int32_t at = first_step; at < last_step; ++at) {
     const Step now = next;
     if (at + 1 < last_step) next.load(group, at + 1, common.weight.chunks, lane);
-    const UnpackScales<T, kType> scales(now);
+    const UnpackScales<kType> scales(now);
 #pragma unroll
     for (int part = 0; part < kStagesOfStep; ++part, ++stage) {
       const uint32_t x = stages.next(stage, stage_count);
 #pragma unroll
       for (int j = 0; j < kStageChunks; ++j) {
         auto& operand = a[j % 2];
-        weight_operand<T, kType>(operand, now, scales, part * kStageChunks + j, quad);
+        weight_operand<kType>(operand, now, scales, part * kStageChunks + j, quad);
         products_fence();
         const uint32_t of_chunk = x + static_cast<uint32_t>(j * kChunkBytesOfTile * kTiles);
-        WideProduct<T, kColumns>::add(sums, operand[0], x_operand(of_chunk));
-        WideProduct<T, kColumns>::add(sums, operand[1], x_operand(of_chunk + 256 * kTiles));
+        WideProduct<kColumns>::add(sums, operand[0], x_operand(of_chunk));
+        WideProduct<kColumns>::add(sums, operand[1], x_operand(of_chunk + 256 * kTiles));
         products_commit();
         products_wait<1>();
         // The stage before this one has been read.

@@ -1,6 +1,6 @@
 // linear on CUDA whose W is packed block types and x some dozens of rows: a block unpacks 128 rows
-// of W in registers as it reads them, rounded to x's type, and multiplies them (wgmma) by rows of x
-// that the copy engine brings to shared memory.
+// of W in registers as it reads them, rounded to F16, and multiplies them (wgmma) by rows of x in
+// F16 that the copy engine brings to shared memory.
 //   x [M, K] f16 or bf16, rows on 16 bytes;  W [N, K] block types;  y [M, N] of x's type or f32
 #pragma once
 

@@ -24,17 +24,22 @@ void multiply_wide(OpContext& context, const LinearArgs& args) {
   const int64_t m = args.x.rows();
   const BlocksWideRows rows = blocks_wide_rows(m, *args.weight);
   std::byte* const x = context.workspace.take(rows.bytes);
-  const int32_t pieces = rows.x_blocks * 8 * rows.tiles * rows.chunks * 2;
-  gpu::launch(context, gpu::stage_rows<T>, gpu::blocks_for(pieces, gpu::kStageRowsThreads),
-              gpu::kStageRowsThreads,
-              gpu::StageRowsArguments<T>{
-                  gpu::rows_of<T>(args.x), reinterpret_cast<uint4*>(x), static_cast<int32_t>(m),
-                  static_cast<int32_t>(args.x.columns() / 32), rows.chunks, rows.tiles, pieces});
+  const int32_t staged = rows.x_blocks * 8 * rows.tiles;  // those past the end too
+  auto* const factors = reinterpret_cast<float*>(x + rows.bytes) - staged;
+  gpu::launch(context, gpu::stage_rows<T>, static_cast<unsigned>(staged), gpu::kStageRowsThreads,
+              gpu::StageRowsArguments<T>{gpu::rows_of<T>(args.x), reinterpret_cast<uint4*>(x),
+                                         factors, static_cast<int32_t>(m),
+                                         static_cast<int32_t>(args.x.columns() / 32), rows.chunks,
+                                         rows.tiles});
   for (const LinearWeight::Segment& segment : args.weight->segments()) {
     const BlocksWidePlan plan =
         plan_blocks_wide(rows, segment.group_count, context.device.traits().sm_count);
-    const gpu::WideArguments<T> arguments{gpu::blocks_arguments<T>(args, segment), x, rows.chunks,
-                                          rows.x_blocks, plan.splits};
+    const gpu::WideArguments<T> arguments{gpu::blocks_arguments<T>(args, segment),
+                                          x,
+                                          factors,
+                                          rows.chunks,
+                                          rows.x_blocks,
+                                          plan.splits};
     gpu::with_block_type(segment.dtype, [&]<int kType>() {
       if (rows.tiles == 2) return launch<T, kType, 2>(context, arguments, plan);
       if (rows.tiles == 4) return launch<T, kType, 4>(context, arguments, plan);

@@ -3,6 +3,7 @@
 #include <array>
 
 #include "ops/linear/blocks.h"
+#include "ops/linear/blocks_gemv.h"
 #include "ops/linear/blocks_wide.h"
 #include "ops/linear/exact.h"
 #include "ops/linear/float8.h"
@@ -81,6 +82,7 @@ constexpr std::array kLinear = {
     Kernel<LinearArgs>{"linear/cuda/exact_few", exact_few_fits, run_exact_few},
     Kernel<LinearArgs>{"linear/cuda/exact", exact_fits, run_exact},
     Kernel<LinearArgs>{"linear/cuda/exact_any", exact_any_fits, run_exact_any},
+    Kernel<LinearArgs>{"linear/cuda/blocks_gemv", blocks_gemv_fits, run_blocks_gemv},
     Kernel<LinearArgs>{"linear/cuda/blocks_wide", blocks_wide_pay, run_blocks_wide},
     Kernel<LinearArgs>{"linear/cuda/blocks", blocks_pay, run_blocks},
     Kernel<LinearArgs>{"linear/cuda/unpacked", unpacked_fits, run_unpacked},

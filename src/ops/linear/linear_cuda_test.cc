@@ -251,12 +251,12 @@ void run_packed_case(TestDevice& cuda, const PackedCase& c) {
                  std::string(dtype_name(c.second_type)) + " M" + std::to_string(c.m) + " N" +
                  std::to_string(c.n) + " K" + std::to_string(c.k));
     ++kernels_run;
-    // Weights are exact, or rounded to x's type where they are unpacked.
-    // `blocks_wide` rounds scales and minima in F16 too.
-    const double roundings = kernel.name == "linear/cuda/unpacked"                ? 1
-                             : kernel.name.starts_with("linear/cuda/blocks_wide") ? 3
-                                                                                  : 0;
-    const double weight_unit = roundings * unit_of(c.dtype) / 2;
+    // Weights are exact, or rounded to x's type where they are unpacked; `blocks_wide` rounds them,
+    // scales and minima to F16.
+    double weight_unit = 0;
+    if (kernel.name == "linear/cuda/unpacked") weight_unit = unit_of(c.dtype) / 2;
+    if (kernel.name.starts_with("linear/cuda/blocks_wide"))
+      weight_unit = 1.5 * unit_of(DType::kF16);
     OpContext context = cuda.context();
     kernel.run(context, args);
     const std::vector<float> result = y_on.read();
@@ -300,6 +300,54 @@ TEST(LinearCuda, PackedBlocksOfManyRows) {
   HR_CUDA_DEVICE_OR_SKIP(cuda);
   run_packed_case(
       cuda, {DType::kF16, DType::kF32, DType::kQ4_K, DType::kQ6_K, 2, 9000, 4096, true, false});
+}
+
+// Several groups of a thread block, in several rounds; stages that do not divide among warps; K
+// whose stages are fewer than warps.
+TEST(LinearCuda, StreamedBlocksAgreeWithSumsInDouble) {
+  HR_CUDA_DEVICE_OR_SKIP(cuda);
+  for (const DType type : kWeightTypes) {
+    if (!is_quantised(type)) continue;
+    run_packed_case(cuda, {DType::kBF16, DType::kBF16, type, type, 1, 6000, 512, true, false});
+    run_packed_case(cuda, {DType::kF16, DType::kF32, type, type, 8, 2200, 1024, false, true});
+    run_packed_case(cuda,
+                    {DType::kBF16, DType::kF32, type, DType::kQ8_0, 5, 150, 4608, true, false});
+    run_packed_case(cuda, {DType::kBF16, DType::kBF16, type, type, 2, 70, 14336, false, true});
+  }
+}
+
+// F16, in which weights of eight bits and fewer are multiplied, has no such number.
+TEST(LinearCuda, NumbersBeyondF16AreMultiplied) {
+  HR_CUDA_DEVICE_OR_SKIP(cuda);
+  constexpr int64_t kN = 64, kK = 4096, kLarge = 3;
+  for (const DType type : {DType::kQ4_K, DType::kQ8_0, DType::kQ6_K}) {
+    Rng rng(7);
+    const PackedStack stack(cuda, rng, type, type, kN, kK, LinearCompute::kFast);
+    for (const int64_t m : {1, 4, 8, 24}) {
+      std::vector<float> x = rounded_floats(rng, DType::kBF16, m * kK);
+      const int64_t row = m / 2;  // one of them, whose numbers are large but for some
+      for (int64_t j = 0; j < kK; j += kLarge) {
+        x[static_cast<size_t>(row * kK + j)] *= 0x1p20f;
+      }
+      const CudaMatrix x_on(cuda, DType::kBF16, m, kK, 8, &x);
+      CudaMatrix y_on(cuda, DType::kF32, m, kN, 0, nullptr);
+      OpContext context = cuda.context();
+      linear(context,
+             {.x = x_on.view(), .weight = &stack.weight, .bias = nullptr, .y = y_on.view()});
+      const std::vector<float> y = y_on.read();
+      for (int64_t i = 0; i < m * kN; ++i) {
+        double sum = 0, size = 0;
+        for (int64_t j = 0; j < kK; ++j) {
+          const double product = static_cast<double>(x[static_cast<size_t>(i / kN * kK + j)]) *
+                                 stack.rows[static_cast<size_t>(i % kN)][static_cast<size_t>(j)];
+          sum += product;
+          size += std::abs(product);
+        }
+        ASSERT_NEAR(y[static_cast<size_t>(i)], sum, 1e-3 * size + 1e-3)
+            << dtype_name(type) << " M" << m << " element " << i;
+      }
+    }
+  }
 }
 
 TEST(LinearCuda, ARowOfBlocksHasTheSameBitsWhateverStandsBesideIt) {
