@@ -3,9 +3,9 @@
 // that none stays in the cache, launches recorded as in a step:
 //   linear_cuda_bench [type] [matrix...] [rows...]   one JSON line for each kernel, matrix and
 //   number of rows; the type is that of the weights: BF16, FP8 (F8_E4M3) or a block type (Q4_K)
-//   linear_cuda_bench layer [rows...] [kernel...]   all products of a layer of an 8B model with
-//   their norms, one after the other as in a step, by the kernels that would run there or those
-//   named; a norm stands where attention would
+//   linear_cuda_bench layer [type] [rows...] [kernel...]   all products of a layer of an 8B model
+//   with their norms, one after the other as in a step, by the kernels that would run there or
+//   those named; a norm stands where attention would; BF16 or FP8
 #include <algorithm>
 #include <cstdio>
 #include <cstdlib>
@@ -163,15 +163,16 @@ class Layers {
   static constexpr int64_t kHidden = 4096, kQkv = 6144, kFeatures = 14336;
   static constexpr int64_t kColumns = kQkv + 3 * kHidden + 3 * kFeatures;  // of all that is between
 
-  explicit Layers(Device& device) {
+  Layers(Device& device, DType type) {
     const std::vector<uint16_t> values = random_halves(2 * kFeatures * kHidden);
     for (int i = 0; i < kLayers; ++i) {
       for (const auto& [n, k] : {std::pair{kQkv, kHidden},
                                  {kHidden, kHidden},
                                  {2 * kFeatures, kHidden},
                                  {kHidden, kFeatures}}) {
-        const LinearSource source{
+        LinearSource source{
             {reinterpret_cast<const std::byte*>(values.data()), DType::kBF16, Shape{n, k}}, {}};
+        if (type == DType::kF8) source.quantise_to = type;
         weights_.push_back(
             std::move(LinearWeight::pack(device, {&source, 1}, LinearCompute::kFast).value()));
       }
@@ -284,7 +285,7 @@ int main(int argc, char** argv) {
   const Places places(**device, *stream, *std::max_element(row_counts.begin(), row_counts.end()),
                       columns);
   if (std::find(names.begin(), names.end(), "layer") != names.end()) {
-    const Layers layers(**device);
+    const Layers layers(**device, type);
     for (const int64_t rows : row_counts) time_layer(context, layers, places, rows);
   }
   for (const Matrix& matrix : kMatrices) {
