@@ -9,7 +9,7 @@ alone. Standard library only. scripts/gpu_check --soak runs it; CONTRIBUTING.md 
 A start is one server with dummy weights: mixed requests from many threads at once (greedy, sampled, n, penalties, biases,
 log-probabilities, prompts scored, long and shared prompts, streams, forms, whose answers are checked, aborts), then each distinct request
 alone. With
---batch-invariant the bits are equal; without, ln p differs by at most 0.1 (with states 0.25, with experts 0.5) as long as tokens are the same, and at the first that
+--batch-invariant the bits are equal; without, ln p differs by at most 0.1 (with states 0.25, with experts 0.5, with FP8 0.6) as long as tokens are the same, and at the first that
 is not the two distributions still agree. The server must end with 0, log no error and keep to its memory plan.
 Each start is a line of FILE; a run that finds lines there goes on behind them. Exit status: 0 green, 1 red
 (with --expect-red, for builds with a planted fault: 0 red, 1 green)."""
