@@ -203,13 +203,13 @@ class BlocksGemvBlock {
     }
     __syncwarp();
     for (int32_t i = 0; i < args_.plan.stages; ++i) ask(i);
+    if (threadIdx.x < kBlocksGemvRowsMax) beyond_[threadIdx.x] = false;
+    __syncthreads();
   }
 
   // x as F16: of 32 columns quad c has columns 4c to 4c + 3 and 16 + 4c to 16 + 4c + 3 side by
   // side; and the sums of parts, [part][kRows].
   __device__ __forceinline__ void take_rows() {
-    if (threadIdx.x < kBlocksGemvRowsMax) beyond_[threadIdx.x] = false;
-    __syncthreads();
     take_rows<false>(0, common_.m);
     __syncthreads();
     if constexpr (std::is_same_v<T, __half>) return;
