@@ -20,10 +20,17 @@ void check_args(const AttentionArgs& args) {
     CHECK(sequence.row_first >= 0 && sequence.row_count >= 0);
     CHECK(int64_t{sequence.row_first} + sequence.row_count <= args.q.rows());
     CHECK(sequence.kv_length >= sequence.row_count && sequence.block_table != nullptr);
+    CHECK((sequence.paths != nullptr) == (sequence.tree_rows > 0));
+    CHECK(sequence.tree_rows <= std::min(sequence.row_count, kTreeRowsMax));
   }
 }
 
 }  // namespace
+
+bool has_tree(const AttentionArgs& args) {
+  return std::ranges::any_of(args.sequences,
+                             [](const auto& sequence) { return sequence.tree_rows > 0; });
+}
 
 const KernelSet<AttentionArgs>& attention_kernels() {
   static const KernelSet<AttentionArgs> set({attention_cuda_kernels(), attention_cpu_kernels()});
@@ -56,7 +63,9 @@ OpCost op_cost(const AttentionArgs& args) {
 void attention(OpContext& context, const AttentionArgs& args) {
   check_args(args);
   CHECK(is_activation(context.device, args.q.dtype));
-  CHECK((args.slopes == nullptr && args.chunk == 0) || context.device.kind() == DeviceKind::kCpu);
+  const bool on_cpu = context.device.kind() == DeviceKind::kCpu;
+  CHECK((args.slopes == nullptr && args.chunk == 0) || on_cpu);
+  CHECK_MSG(on_cpu || !has_tree(args), "kernels of a GPU know no trees");
   if (args.q.rows() == 0) return;
   run_op(context, attention_kernels(), args);
 }

@@ -4,13 +4,17 @@
 // is cut into steps (whole prompt, chunks of any size, token by token) and whatever else is in the
 // batch. So keys are summed in splits at absolute multiples of 256 (split.h), merged in
 // ascending order, whether or not the splits run in parallel; a key that a row may not see is not
-// touched by it. Kernels that multiply in BF16 (panel.h) keep that among rows of one step
-// of a sequence that has 16 and more of them with its heads; the others are summed in f32. So they
-// support nothing where DeviceTraits::batch_invariant is set.
+// touched by it. Keys of a tree's path take part at their positions, wherever they lie, so that a
+// row of a tree has the bits that it has at the end of a chain. Kernels that multiply in BF16
+// (panel.h) keep that among rows of one step of a sequence that has 16 and more of them with its
+// heads; the others are summed in f32. So they support nothing where DeviceTraits::batch_invariant
+// is set.
 //
 // On CUDA a row's bits depend on how it is cut into tiles (plan.h).
 #pragma once
 
+#include <bit>
+#include <cstdint>
 #include <span>
 
 #include "ops/attention/kv_view.h"
@@ -18,16 +22,45 @@
 
 namespace headrace {
 
+inline constexpr int32_t kTreeRowsMax = 64;
+
 // Rows of one sequence in this step. They are consecutive in the batch and last in the cache: row r
-// of the sequence (0-based) sits at position kv_length - row_count + r and sees the keys up to
-// itself.
+// of the sequence (0-based) lies at place kv_length - row_count + r. It is at the position of its
+// place and sees the keys up to itself, but for the last `tree_rows` rows, which are a tree of
+// proposals (SpecInfer, Miao et al. 2024): such a row sees what lies before the tree, and of the
+// tree the rows on its path alone, of which the k-th (0-based) is k positions behind the tree's
+// first place.
 struct AttentionSequence {
   int32_t row_first = 0;
   int32_t row_count = 0;
   int32_t kv_length = 0;                 // tokens in the cache, these rows included
   const int32_t* block_table = nullptr;  // [ceil(kv_length / block_tokens)]; entries wholly behind
                                          // the window are not read
+  // CPU. [tree_rows] bit j of word i: row j of the tree is on the path to row i, which ends with
+  // row i itself. Null: no tree.
+  const uint64_t* paths = nullptr;
+  int32_t tree_rows = 0;  // at most kTreeRowsMax
+
+  int32_t tree_first() const { return kv_length - tree_rows; }
+  // Of row r: 0 before the tree.
+  uint64_t path(int32_t r) const {
+    const int32_t before = row_count - tree_rows;
+    return r < before ? 0 : paths[r - before];
+  }
+  int32_t position(int32_t r) const {
+    const uint64_t path_of_row = path(r);
+    return path_of_row == 0 ? kv_length - row_count + r
+                            : tree_first() + std::popcount(path_of_row) - 1;
+  }
 };
+
+// Calls take(position, place) for the rows of a tree's path, in the order of their positions.
+template <class Take>
+void for_each_of_path(uint64_t path, int32_t tree_first, Take take) {
+  for (int32_t position = tree_first; path != 0; path &= path - 1) {
+    take(position++, tree_first + std::countr_zero(path));
+  }
+}
 
 struct AttentionPlan;  // ops/attention/plan.h
 
@@ -61,6 +94,8 @@ struct AttentionArgs {
 // Takes attention_workspace_bytes() of the workspace at most, on CUDA attention_partial_bytes().
 void attention(OpContext& context, const AttentionArgs& args);
 
+// Whether a sequence of the batch has one.
+bool has_tree(const AttentionArgs& args);
 OpCost op_cost(const AttentionArgs& args);
 const KernelSet<AttentionArgs>& attention_kernels();
 KernelTable<AttentionArgs> attention_cpu_kernels();

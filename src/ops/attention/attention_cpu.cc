@@ -12,21 +12,33 @@ namespace headrace {
 namespace {
 
 struct KeyRange {
-  int32_t first, last;  // [first, last)
+  int32_t first, last;  // [first, last) by position
 };
 
 // The keys that row r of a sequence sees.
 KeyRange visible_keys(const AttentionArgs& args, const AttentionSequence& sequence, int32_t r) {
-  const int32_t last = sequence.kv_length - sequence.row_count + r + 1;
+  const int32_t last = sequence.position(r) + 1;
   const int32_t in_window = args.window > 0 ? std::max(0, last - args.window) : 0;
   const int32_t in_chunk = args.chunk > 0 ? (last - 1) / args.chunk * args.chunk : 0;
   return {std::max(in_window, in_chunk), last};
 }
 
-int64_t slot_of(const AttentionArgs& args, const AttentionSequence& sequence, int32_t token) {
+// Of the keys that row r sees, by position.
+std::vector<int64_t> slots_of(const AttentionArgs& args, const AttentionSequence& sequence,
+                              KeyRange keys, int32_t r) {
   const int32_t* const table = sequence.block_table + args.table_offset;
   const int32_t block_tokens = args.kv.block_tokens;
-  return int64_t{table[token / block_tokens]} * block_tokens + token % block_tokens;
+  std::vector<int64_t> slots(static_cast<size_t>(keys.last - keys.first));
+  const auto set = [&](int32_t position, int32_t place) {
+    if (position < keys.first) return;
+    slots[static_cast<size_t>(position - keys.first)] =
+        int64_t{table[place / block_tokens]} * block_tokens + place % block_tokens;
+  };
+  const uint64_t path = sequence.path(r);
+  const int32_t in_place_last = path == 0 ? keys.last : std::min(keys.last, sequence.tree_first());
+  for (int32_t j = keys.first; j < in_place_last; ++j) set(j, j);
+  for_each_of_path(path, sequence.tree_first(), set);
+  return slots;
 }
 
 double score(const AttentionArgs& args, const float* q, int64_t slot, int32_t kv_head) {
@@ -39,26 +51,24 @@ double score(const AttentionArgs& args, const float* q, int64_t slot, int32_t kv
 }
 
 // One row and head by the formula, with double sums. q: [k_dim]; out: [v_dim].
-void attend(const AttentionArgs& args, const AttentionSequence& sequence, KeyRange keys,
-            int32_t head, const float* q, float* out) {
+void attend(const AttentionArgs& args, const std::vector<int64_t>& slots, int32_t head,
+            const float* q, float* out) {
   const KvLayerView& kv = args.kv;
   const int32_t kv_head = head / static_cast<int32_t>(args.q.columns() / kv.k_dim / kv.kv_heads);
-  std::vector<double> weights(static_cast<size_t>(keys.last - keys.first));
-  for (int32_t j = keys.first; j < keys.last; ++j) {
-    double& weight = weights[static_cast<size_t>(j - keys.first)];
-    weight = score(args, q, slot_of(args, sequence, j), kv_head);
-    if (args.slopes != nullptr) weight -= double{args.slopes[head]} * (keys.last - 1 - j);
+  std::vector<double> weights(slots.size());
+  for (size_t j = 0; j < slots.size(); ++j) {
+    weights[j] = score(args, q, slots[j], kv_head);
+    if (args.slopes == nullptr) continue;
+    weights[j] -= double{args.slopes[head]} * static_cast<double>(slots.size() - 1 - j);
   }
   double largest = *std::max_element(weights.begin(), weights.end());
   if (args.sinks != nullptr) largest = std::max(largest, double{args.sinks[head]});
   double total = args.sinks != nullptr ? std::exp(args.sinks[head] - largest) : 0.0;
   for (double& w : weights) total += (w = std::exp(w - largest));
   std::vector<double> sums(static_cast<size_t>(kv.v_dim), 0.0);
-  for (int32_t j = keys.first; j < keys.last; ++j) {
-    const int64_t slot = slot_of(args, sequence, j);
-    const double w = weights[static_cast<size_t>(j - keys.first)];
+  for (size_t j = 0; j < slots.size(); ++j) {
     for (int32_t d = 0; d < kv.v_dim; ++d) {
-      sums[static_cast<size_t>(d)] += w * load_value(kv, slot, kv_head, d);
+      sums[static_cast<size_t>(d)] += weights[j] * load_value(kv, slots[j], kv_head, d);
     }
   }
   for (int32_t d = 0; d < kv.v_dim; ++d) {
@@ -76,7 +86,7 @@ void reference(OpContext& context, const AttentionArgs& args) {
         const int32_t r = static_cast<int32_t>(item / heads);
         const int32_t head = static_cast<int32_t>(item % heads);
         const int64_t row = sequence.row_first + r;
-        attend(args, sequence, visible_keys(args, sequence, r), head,
+        attend(args, slots_of(args, sequence, visible_keys(args, sequence, r), r), head,
                f32_row(args.q, row) + int64_t{head} * k_dim,
                f32_row(args.out, row) + int64_t{head} * v_dim);
       }

@@ -13,6 +13,8 @@ namespace headrace {
 namespace {
 
 constexpr int32_t kSplitBlocks = kAttentionSplit / kAttentionBlock;
+// Behind the blocks of a split, in the tables below: those of the tile's tree.
+constexpr int32_t kBlocksMax = kSplitBlocks + kTreeBlocksMax;
 
 // How a format is read: as floats, but for a factor where it has scales.
 struct F32Cache {
@@ -48,16 +50,19 @@ struct Range {
 };
 
 struct Split {
-  const std::byte* keys[kSplitBlocks];    // this head's K of each block, null where no row looks
-  const std::byte* values[kSplitBlocks];  // its V
-  const std::byte* ahead[kSplitBlocks];   // K of the next split, or again of this
-  Range visible[kAttentionTileRows];
-  Range any;  // union over the rows
+  const std::byte* keys[kBlocksMax];    // this head's K of each block, null where no row looks
+  const std::byte* values[kBlocksMax];  // its V
+  const std::byte* ahead[kBlocksMax];   // K of the next split, or again of this
+  Range visible[kAttentionTileRows];    // by position; from add_all_values() on those in place
+  Range any;                            // union over the rows, of keys in place
+  int32_t tree_at;      // position from which on keys of a path lie elsewhere, that of the split's
+                        // end where none do
+  int32_t tree_blocks;  // where rows look at it
   // [head_dim / 16][tile's rows][16]: the rows of a pass at constant distances from one address.
   alignas(64) float q[kAttentionTileRows * kHeadDimMax];
-  alignas(64) float scores[kAttentionTileRows][kAttentionSplit];
+  alignas(64) float scores[kAttentionTileRows][kBlocksMax * kAttentionBlock];
   // Of values in a format that has them.
-  alignas(64) float scales[kHeadDimMax / kKvGroup][kAttentionSplit];
+  alignas(64) float scales[kHeadDimMax / kKvGroup][kBlocksMax * kAttentionBlock];
 };
 
 Range clip(int32_t first, int32_t last, int32_t split_first) {
@@ -68,11 +73,50 @@ Range clip(int32_t first, int32_t last, int32_t split_first) {
 
 bool empty(Range range) { return range.first >= range.last; }
 
+Range in_place(const Split& split, Range range) {
+  const int32_t last = range.last < split.tree_at ? range.last : split.tree_at;
+  return last > range.first ? Range{range.first, last} : Range{0, 0};
+}
+
+// Calls take(key, other) for the keys of row r that this split has of its path: where its position
+// is, and where it lies among the tree's blocks.
+template <class Take>
+void for_each_on_path(const AttentionTile& tile, int32_t split_first, Range visible, int32_t r,
+                      Take take) {
+  const int32_t tree_key = kAttentionSplit + tile.tree_first % kAttentionBlock;
+  int32_t key = tile.tree_first - split_first;
+  for (uint64_t path = tile.path[r]; path != 0; path &= path - 1, ++key) {
+    if (key < visible.first || key >= visible.last) continue;
+    take(key, tree_key + __builtin_ctzll(path));
+  }
+}
+
+// All of the tree's, where a row looks at a key of it.
+void locate_tree(const AttentionTile& tile, int32_t split_first, Split& split) {
+  split.tree_at = kAttentionSplit;
+  split.tree_blocks = 0;
+  uint64_t rows = 0;
+  for (int32_t r = 0; r < tile.rows; ++r) rows |= tile.path[r];
+  if (rows == 0) return;
+  const int32_t at = tile.tree_first - split_first;
+  if (at >= kAttentionSplit) return;
+  split.tree_at = at > 0 ? at : 0;
+  const int32_t last = tile.tree_first % kAttentionBlock + 64 - __builtin_clzll(rows);
+  split.tree_blocks = (last + kAttentionBlock - 1) / kAttentionBlock;
+  const int32_t* table = tile.block_table + tile.tree_first / kAttentionBlock;
+  for (int32_t b = 0; b < split.tree_blocks; ++b) {
+    split.keys[kSplitBlocks + b] = tile.keys + table[b] * tile.block_stride;
+    split.values[kSplitBlocks + b] = tile.values + table[b] * tile.block_stride;
+    split.ahead[kSplitBlocks + b] = split.keys[kSplitBlocks + b];
+  }
+}
+
 void locate(const AttentionTile& tile, int32_t split_first, Split& split) {
+  locate_tree(tile, split_first, split);
   split.any = {kAttentionSplit, 0};
   for (int32_t r = 0; r < tile.rows; ++r) {
-    const Range range = clip(tile.key_first[r], tile.key_last[r], split_first);
-    split.visible[r] = range;
+    split.visible[r] = clip(tile.key_first[r], tile.key_last[r], split_first);
+    const Range range = in_place(split, split.visible[r]);
     if (empty(range)) continue;
     if (range.first < split.any.first) split.any.first = range.first;
     if (range.last > split.any.last) split.any.last = range.last;
@@ -152,6 +196,23 @@ void score_rows(const AttentionTile& tile, int32_t row, Split& split) {
     score_blocks<Cache, kRows, kBlocks>(tile, row, block, split);
   }
   for (; block < last; ++block) score_blocks<Cache, kRows, 1>(tile, row, block, split);
+  for (int32_t b = 0; b < split.tree_blocks; ++b) {
+    score_blocks<Cache, kRows, 1>(tile, row, kSplitBlocks + b, split);
+  }
+}
+
+// Scores of row r's path go to its positions, and weights back to where the values lie.
+void take_path_scores(const AttentionTile& tile, int32_t split_first, Split& split, int32_t r) {
+  if (split.tree_blocks == 0) return;
+  float* scores = split.scores[r];
+  for_each_on_path(tile, split_first, split.visible[r], r,
+                   [&](int32_t key, int32_t other) { scores[key] = scores[other]; });
+}
+void put_path_weights(const AttentionTile& tile, int32_t split_first, Split& split, int32_t r) {
+  if (split.tree_blocks == 0) return;
+  float* scores = split.scores[r];
+  for_each_on_path(tile, split_first, split.visible[r], r,
+                   [&](int32_t key, int32_t other) { scores[other] = scores[key]; });
 }
 
 // --- softmax ---
@@ -199,13 +260,17 @@ void exponentiate(Split& split, int32_t r, const AttentionPartial& partial) {
 // --- values ---
 
 // The scales of the values that are looked at, for all passes over them.
+void stage_scales_of(const AttentionTile& tile, int32_t block, Split& split) {
+  const std::byte* scales = split.values[block] + int64_t{tile.v_dim} * 16;
+  for (int32_t g = 0; g * kKvGroup < tile.v_dim; ++g) {
+    store(&split.scales[g][block * 16], load_bf16(scales + g * 32));
+  }
+}
 void stage_scales(const AttentionTile& tile, Split& split) {
   for (int32_t b = split.any.first / 16; b * 16 < split.any.last; ++b) {
-    const std::byte* scales = split.values[b] + int64_t{tile.v_dim} * 16;
-    for (int32_t g = 0; g * kKvGroup < tile.v_dim; ++g) {
-      store(&split.scales[g][b * 16], load_bf16(scales + g * 32));
-    }
+    stage_scales_of(tile, b, split);
   }
+  for (int32_t b = 0; b < split.tree_blocks; ++b) stage_scales_of(tile, kSplitBlocks + b, split);
 }
 
 // sums[row + r][d ...] += weight * value over keys [range), for kRows rows and kVecs * 16
@@ -256,6 +321,19 @@ void add_stretch(const Split& split, int32_t row, Range range, int32_t v_dim, fl
     add_values<Cache, kRows, kVecs>(split, row, range, d, v_dim, sums);
   }
   for (; d < v_dim; d += 16) add_values<Cache, kRows, 1>(split, row, range, d, v_dim, sums);
+}
+
+// Behind the keys in place: those of each row's path that lie in `blocks`, one by one.
+template <class Cache>
+void add_paths(const AttentionTile& tile, int32_t split_first, const Split& split, Range blocks,
+               float* sums) {
+  for (int32_t r = 0; r < tile.rows; ++r) {
+    const Range visible = clip(tile.key_first[r], tile.key_last[r], split_first);
+    for_each_on_path(tile, split_first, visible, r, [&](int32_t, int32_t key) {
+      if (key / 16 < blocks.first || key / 16 >= blocks.last) return;
+      add_stretch<Cache, 1>(split, r, {key, key + 1}, tile.v_dim, sums);
+    });
+  }
 }
 
 // Keys that all rows see are taken together; what only some see, before and after, row by row.
@@ -334,9 +412,10 @@ void turn_block(const std::byte* keys, int32_t k_dim, int32_t v_dim, float* valu
 }
 
 // Blocks are turned one by one, and added to all rows before the next. Each row adds its keys in
-// ascending order, one by one, as it does where values lie by themselves.
+// ascending order, one by one, as it does where values lie by themselves. (Those of a path lie in
+// the order of their positions.)
 template <class Cache>
-void add_values_of_keys(const AttentionTile& tile, Split& split, float* sums) {
+void add_values_of_keys(const AttentionTile& tile, int32_t split_first, Split& split, float* sums) {
   alignas(64) float values[kAttentionBlock * kHeadDimMax];
   Range visible[kAttentionTileRows];
   for (int32_t r = 0; r < tile.rows; ++r) visible[r] = split.visible[r];
@@ -350,6 +429,19 @@ void add_values_of_keys(const AttentionTile& tile, Split& split, float* sums) {
     }
     run_passes<ValuePass<F32Cache>>(tile, split, sums);
   }
+  for (int32_t b = kSplitBlocks; b < kSplitBlocks + split.tree_blocks; ++b) {
+    turn_block<Cache>(split.keys[b], tile.k_dim, tile.v_dim, values);
+    split.values[b] = split.ahead[b] = reinterpret_cast<const std::byte*>(values);
+    add_paths<F32Cache>(tile, split_first, split, {b, b + 1}, sums);
+  }
+}
+
+template <class Cache>
+void add_values_apart(const AttentionTile& tile, int32_t split_first, Split& split, float* sums) {
+  if constexpr (Cache::kScales) stage_scales(tile, split);
+  run_passes<ValuePass<Cache>>(tile, split, sums);
+  if (split.tree_blocks == 0) return;
+  add_paths<Cache>(tile, split_first, split, {kSplitBlocks, kBlocksMax}, sums);
 }
 
 // --- formats ---
@@ -369,33 +461,35 @@ void score_all(const AttentionTile& tile, Split& split) {
   }
 }
 
-void add_all_values_of_keys(const AttentionTile& tile, Split& split, float* const sums) {
+void add_all_values_of_keys(const AttentionTile& tile, int32_t split_first, Split& split,
+                            float* const sums) {
   switch (tile.k_format) {
     case KvFormat::kF32:
-      return add_values_of_keys<F32Cache>(tile, split, sums);
+      return add_values_of_keys<F32Cache>(tile, split_first, split, sums);
     case KvFormat::kF16:
-      return add_values_of_keys<F16Cache>(tile, split, sums);
+      return add_values_of_keys<F16Cache>(tile, split_first, split, sums);
     case KvFormat::kBF16:
-      return add_values_of_keys<Bf16Cache>(tile, split, sums);
+      return add_values_of_keys<Bf16Cache>(tile, split_first, split, sums);
     case KvFormat::kInt8:
-      return add_values_of_keys<Int8Cache>(tile, split, sums);
+      return add_values_of_keys<Int8Cache>(tile, split_first, split, sums);
     case KvFormat::kFp8:
       return;
   }
 }
 
-void add_all_values(const AttentionTile& tile, Split& split, float* const sums) {
-  if (tile.values_are_keys) return add_all_values_of_keys(tile, split, sums);
+void add_all_values(const AttentionTile& tile, int32_t split_first, Split& split,
+                    float* const sums) {
+  for (int32_t r = 0; r < tile.rows; ++r) split.visible[r] = in_place(split, split.visible[r]);
+  if (tile.values_are_keys) return add_all_values_of_keys(tile, split_first, split, sums);
   switch (tile.v_format) {
     case KvFormat::kF32:
-      return run_passes<ValuePass<F32Cache>>(tile, split, sums);
+      return add_values_apart<F32Cache>(tile, split_first, split, sums);
     case KvFormat::kF16:
-      return run_passes<ValuePass<F16Cache>>(tile, split, sums);
+      return add_values_apart<F16Cache>(tile, split_first, split, sums);
     case KvFormat::kBF16:
-      return run_passes<ValuePass<Bf16Cache>>(tile, split, sums);
+      return add_values_apart<Bf16Cache>(tile, split_first, split, sums);
     case KvFormat::kInt8:
-      stage_scales(tile, split);
-      return run_passes<ValuePass<Int8Cache>>(tile, split, sums);
+      return add_values_apart<Int8Cache>(tile, split_first, split, sums);
     case KvFormat::kFp8:
       return;
   }
@@ -408,15 +502,17 @@ void attend_split(const AttentionTile& tile, int32_t split_first, const Attentio
   score_all(tile, split);
   for (int32_t r = 0; r < tile.rows; ++r) {
     if (empty(split.visible[r])) continue;
+    take_path_scores(tile, split_first, split, r);
     if (tile.slope[r] != 0.0f) {
       const auto away = static_cast<float>(tile.key_last[r] - 1 - split_first);
       lean(split.visible[r], tile.slope[r], away, split.scores[r]);
     }
     exponentiate(split, r, partial);
+    put_path_weights(tile, split_first, split, r);
     float* row = partial.sums + int64_t{r} * tile.v_dim;
     for (int32_t d = 0; d < tile.v_dim; d += 16) store(row + d, zero());
   }
-  add_all_values(tile, split, partial.sums);
+  add_all_values(tile, split_first, split, partial.sums);
 }
 
 }  // namespace

@@ -41,11 +41,11 @@ MaterialisedHead describe(const AttentionArgs& args, const AttentionSequence& se
 }  // namespace
 
 // Entries of a block table wholly behind the window are not to be read, soft caps and sinks would
-// be passes of their own.
+// be passes of their own, trees too.
 bool fits_materialised_attention(const AttentionArgs& args) {
   return fits_attention_tiles(args) && alike_and_plain(args.kv, kv_element(args.kv.k_format)) &&
          args.window == 0 && args.chunk == 0 && args.soft_cap == 0 && args.sinks == nullptr &&
-         args.slopes == nullptr;
+         args.slopes == nullptr && !has_tree(args);
 }
 
 void run_materialised_attention(OpContext& context, const AttentionArgs& args) {

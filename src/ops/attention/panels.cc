@@ -8,8 +8,8 @@
 namespace headrace {
 namespace {
 
-// Rows x heads of a group from which a sequence goes by panels: keys and values are converted for
-// each panel, which costs as much as the f32 products of four rows.
+// Rows x heads of a group from which a sequence goes by panels, unless it has a tree: keys and
+// values are converted for each panel, which costs as much as the f32 products of four rows.
 constexpr int64_t kPanelRowsMin = 16;
 // So many panels a thread, where there are rows enough: the last ones see the most keys.
 constexpr int64_t kPanelsPerThread = 4;
@@ -19,7 +19,7 @@ int32_t group_of(const AttentionArgs& args) {
 }
 
 bool many_rows(const AttentionArgs& args, const AttentionSequence& sequence) {
-  return int64_t{sequence.row_count} * group_of(args) >= kPanelRowsMin;
+  return sequence.tree_rows == 0 && int64_t{sequence.row_count} * group_of(args) >= kPanelRowsMin;
 }
 
 // The panels of a batch, numbered.

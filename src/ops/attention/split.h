@@ -17,12 +17,18 @@ inline constexpr int32_t kAttentionTileRows = 14;
 
 inline constexpr int32_t kHeadDimMax = 576;  // a latent of 512 and a rotated key of 64
 
+inline constexpr int32_t kTreeBlocksMax = 5;  // of a tree of 64 rows, wherever in a block it begins
+
 // Rows (a query position and one head each) of one sequence that share a key head.
 struct AttentionTile {
   int32_t rows;                           // 1 .. kAttentionTileRows
   const float* q[kAttentionTileRows];     // [k_dim] each
-  int32_t key_first[kAttentionTileRows];  // keys [first, last) are visible
+  int32_t key_first[kAttentionTileRows];  // keys [first, last) are visible, by position
   int32_t key_last[kAttentionTileRows];
+  // Keys of positions from tree_first on lie at places tree_first + j, of the bits j of the row's
+  // path in ascending order. No bits: at their positions.
+  uint64_t path[kAttentionTileRows];
+  int32_t tree_first;
   // This head in the K and the V part of block 0: numbers [d][16 tokens] and [16 tokens][d], behind
   // them the scales of formats that have some, [groups][16 tokens].
   const std::byte* keys;

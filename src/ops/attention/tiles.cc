@@ -86,28 +86,31 @@ AttentionTile describe(const AttentionArgs& args, const TileRows& rows) {
   tile.values_are_keys = kv.v_aliases_k;
   tile.scale = args.scale;
   tile.soft_cap = args.soft_cap;
+  tile.tree_first = sequence.tree_first();
   for (int32_t r = 0; r < tile.rows; ++r) {
     const int32_t query = rows.query_first + r / rows.head_count;
     const int32_t head = rows.head_first + r % rows.head_count;
-    const int32_t key_last = sequence.kv_length - sequence.row_count + query + 1;
+    const int32_t key_last = sequence.position(query) + 1;
     tile.q[r] = f32_row(args.q, sequence.row_first + query) + int64_t{head} * kv.k_dim;
     tile.key_first[r] = args.window > 0 ? std::max(0, key_last - args.window) : 0;
     if (args.chunk > 0) {
       tile.key_first[r] = std::max(tile.key_first[r], (key_last - 1) / args.chunk * args.chunk);
     }
     tile.key_last[r] = key_last;
+    tile.path[r] = sequence.path(query);
     tile.slope[r] = args.slopes == nullptr ? 0.0f : args.slopes[head];
   }
   return tile;
 }
 
-// Splits that any row of the tile looks at. Later rows look further.
+// Splits that any row of the tile looks at. (Those of a tree may have come behind rows that look
+// further.)
 struct SplitRange {
   int32_t first, last;  // [first, last)
 };
 SplitRange splits_of(const AttentionTile& tile) {
-  return {tile.key_first[0] / kAttentionSplit,
-          (tile.key_last[tile.rows - 1] - 1) / kAttentionSplit + 1};
+  return {*std::min_element(tile.key_first, tile.key_first + tile.rows) / kAttentionSplit,
+          (*std::max_element(tile.key_last, tile.key_last + tile.rows) - 1) / kAttentionSplit + 1};
 }
 
 bool looks_at(const AttentionTile& tile, int32_t row, int32_t split) {
