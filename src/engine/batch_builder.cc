@@ -28,15 +28,23 @@ void BatchBuilder::place_too(LayerRange layers) {
 
 ForwardBatch BatchBuilder::build(const StepPlan& plan, const SlotTable& slots,
                                  Attending attending) {
-  size_t rows = 0;
-  for (const Work& work : plan.work) rows += static_cast<size_t>(work.count);
+  size_t rows = 0, proposed = 0;
+  for (const Work& work : plan.work) {
+    rows += static_cast<size_t>(work.count);
+    proposed += work.proposed.tokens.size();
+  }
   begin(rows);
+  paths_.reserve(proposed);  // sequences point to them
   for (const Work& work : plan.work) {
     const Slot& slot = slots[work.slot];
     const auto row_first = static_cast<int32_t>(tokens_.size());
     const Place place{.slot = work.slot, .first = work.first, .count = work.count};
     set_slots(place, slots);
     add_sequences(place, attending, slots);
+    if (!work.proposed.is_chain()) {
+      CHECK_MSG(attending == Attending::kTogether, "rows of a tree attend together");
+      add_tree(work.proposed);
+    }
     add_tokens(work, slot);
     add_adapter_rows(slot, row_first, work.count);
     add_logit_rows(work, slot, row_first);
@@ -75,6 +83,7 @@ void BatchBuilder::begin(size_t rows) {
   tokens_.clear();
   positions_.clear();
   logit_rows_.clear();
+  paths_.clear();
   adapters_.clear();
   slots_.resize(plan_.groups.size());
   sequences_.resize(plan_.kinds.size());
@@ -129,7 +138,7 @@ const ForwardBatch::KeptRows* BatchBuilder::keep_rows(const StepPlan& plan) {
 
 void BatchBuilder::add_tokens(const Work& work, const Slot& slot) {
   CHECK(work.first >= 0 && work.count > 0);
-  const int32_t known_end = work.first + work.count - static_cast<int32_t>(work.proposed.size());
+  const int32_t known_end = work.first + work.count - work.proposed.size();
   CHECK(known_end <= slot.length());
   for (int32_t position = work.first; position < known_end; ++position) {
     const bool known = static_cast<size_t>(position) < slot.tokens.size();
@@ -139,9 +148,9 @@ void BatchBuilder::add_tokens(const Work& work, const Slot& slot) {
                             : token_of_slot(work.slot));
     positions_.push_back(position);
   }
-  for (size_t i = 0; i < work.proposed.size(); ++i) {
-    tokens_.push_back(work.proposed[i]);
-    positions_.push_back(known_end + static_cast<int32_t>(i));
+  for (int32_t i = 0; i < work.proposed.size(); ++i) {
+    tokens_.push_back(work.proposed.token(i));
+    positions_.push_back(known_end + work.proposed.depth(i));
   }
 }
 
@@ -187,6 +196,16 @@ void BatchBuilder::add_sequence(const Place& place, int32_t row_first, const Slo
   }
 }
 
+// The last rows of the sequence that was added last.
+void BatchBuilder::add_tree(const TokenTree& tree) {
+  const uint64_t* const paths = paths_.data() + paths_.size();
+  for (int32_t i = 0; i < tree.size(); ++i) paths_.push_back(tree.path(i));
+  for (auto& sequences_of_kind : sequences_) {
+    sequences_of_kind.back().paths = paths;
+    sequences_of_kind.back().tree_rows = tree.size();
+  }
+}
+
 void BatchBuilder::add_logit_rows(const Work& work, const Slot& slot, int32_t row_first) {
   if (work.rows == LogitRows::kAll) {
     // The row of prompt token p scores token p + 1; a recomputed output token is not scored again.
@@ -199,15 +218,18 @@ void BatchBuilder::add_logit_rows(const Work& work, const Slot& slot, int32_t ro
   }
   const int32_t last = row_first + work.count - 1;
   if (work.samples) {
-    const auto proposed = static_cast<int32_t>(work.proposed.size());
-    for (int32_t i = 0; i <= proposed; ++i) {
-      logit_rows_.push_back(
-          {.hidden_row = last - proposed + i,
-           .sequence = work.sequence,
-           .slot = work.slot,
-           .samples = true,
-           .ahead = i,
-           .proposed = i < proposed ? work.proposed[static_cast<size_t>(i)] : TokenId{-1}});
+    const TokenTree& tree = work.proposed;
+    LogitRow row{.hidden_row = last - tree.size(),
+                 .sequence = work.sequence,
+                 .slot = work.slot,
+                 .samples = true};
+    logit_rows_.push_back(row);
+    for (int32_t i = 0; i < tree.size(); ++i) {
+      ++row.hidden_row;
+      row.ahead = tree.depth(i) + 1;
+      row.proposed = tree.token(i);
+      row.behind = tree.parent(i) + 1;
+      logit_rows_.push_back(row);
     }
   }
   for (const SampleTarget& target : work.also_sample) {

@@ -22,10 +22,12 @@ struct LogitRow {
   SlotId slot;
   bool samples = false;
   TokenId scored = -1;  // for scoring: the token that follows
-  // Of a step with proposals: how many of them stand before the token that this row samples, and
-  // the one that was proposed for it (-1: none).
+  // Of a step with proposals: how many of them stand before the token that this row samples, the
+  // last of these (-1: none), and the row that samples at its place, counted from the sequence's
+  // first.
   int32_t ahead = 0;
   TokenId proposed = -1;
+  int32_t behind = -1;
 };
 
 // Tokens of a sequence, the first of them at position `first`.
@@ -69,6 +71,7 @@ class BatchBuilder {
   void set_slots(const Place& place, const SlotTable& tables);
   void add_sequences(const Place& place, Attending attending, const SlotTable& tables);
   void add_sequence(const Place& place, int32_t row_first, const SlotTable& tables);
+  void add_tree(const TokenTree& tree);
   void fill_groups(int32_t group_stride);
   void add_adapter_rows(const Slot& slot, int32_t row_first, int32_t count);
   ForwardBatch batch() const;
@@ -86,6 +89,7 @@ class BatchBuilder {
   std::vector<SlotId> sequence_slots_;                     // [S]
   std::vector<ForwardBatch::Group> groups_;
   std::vector<LogitRow> logit_rows_;
+  std::vector<uint64_t> paths_;                    // of the trees' rows
   std::vector<AdapterRows> adapters_;              // of the rows that have some
   std::vector<int32_t> kept_rows_;                 // [R]
   std::vector<AttentionSequence> kept_sequences_;  // [R]

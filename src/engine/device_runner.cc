@@ -485,7 +485,7 @@ Result<StepResult> DeviceRunner::wait(Ticket ticket) {
   StepResult result =
       DeviceSampler::collect(step.logit_rows, step.sample_rows, sampled,
                              results_.host_tops(StepsInFlight::place_of(ticket)), step.dead_ends);
-  cut_rejected(step.logit_rows, acceptance_, result);
+  CHECK(cut_rejected(step.logit_rows, acceptance_, result).empty());  // of chains
   if (drafter_ != nullptr) drafter_->settle(slots_, result);
   append_accepted(step.logit_rows, result, slots_);
   note_ended_forms(step.logit_rows, options_.end_ids, slots_, result);

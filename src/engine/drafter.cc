@@ -80,7 +80,7 @@ const StepPlan& Drafter::propose(const StepPlan& plan, const SlotTable& slots) {
   for (const Draft& draft : step.drafts) {
     Work& work = drafted_.work[draft.work];
     const auto left_out = work.drafted - static_cast<int32_t>(draft.tokens.size());
-    work.proposed = draft.tokens;
+    work.proposed.tokens = draft.tokens;
     work.drafted = 0;
     work.count -= left_out;
     drafted_.token_count -= left_out;

@@ -16,6 +16,7 @@
 #include "engine/sampler.h"
 #include "engine/slot_table.h"
 #include "engine/staged_runner.h"
+#include "engine/token_moves.h"
 #include "engine/verification.h"
 #include "tensor/thread_ranks.h"
 #include "tensor/workspace.h"
@@ -88,6 +89,7 @@ class ModelRunner final : public Runner {
   }
   Result<const StepPlan*> take_pages(const StepPlan& plan);
   void sample_chunk(std::span<const LogitRow> rows);
+  void move_accepted(std::span<const PathMove> moves);
   void poison_rejected(std::span<const LogitRow> rows);
   void release_code_of_prompts(const StepPlan& plan);
   bool pack_more(int64_t bytes_min);
@@ -174,7 +176,7 @@ void ModelRunner::submit_sample(Ticket ticket) {
     sample_chunk(rows.subspan(first, count));
     first += count;
   }
-  cut_rejected(rows, acceptance_, result_);
+  move_accepted(cut_rejected(rows, acceptance_, result_));
   if (options_.poison_kv) poison_rejected(rows);
   if (drafter_ != nullptr) drafter_->settle(slots_, result_);
   append_accepted(rows, result_, slots_);
@@ -192,18 +194,27 @@ void ModelRunner::sample_chunk(std::span<const LogitRow> rows) {
   });
 }
 
+void ModelRunner::move_accepted(std::span<const PathMove> moves) {
+  for (const PathMove& move : moves) {
+    const int32_t known = slots_[move.slot].length();
+    for (const auto& rank : ranks_) {
+      move_token(rank->storage(), slots_, move.slot, known + move.from, known + move.to);
+    }
+  }
+}
+
 // The keys and values of proposals lie behind the known tokens, the accepted ones first.
 void ModelRunner::poison_rejected(std::span<const LogitRow> rows) {
-  size_t at = 0;  // of the result's rows
+  size_t at = 0;         // of the result's rows
+  int32_t proposed = 0;  // of the sequence
   for (size_t i = 0; i < rows.size(); ++i) {
+    if (rows[i].proposed >= 0) ++proposed;
     if (i + 1 < rows.size() && rows[i + 1].sequence == rows[i].sequence) continue;
-    const LogitRow& last = rows[i];
     const auto accepted = static_cast<int32_t>(result_.rows[at++].accepted.size());
-    if (last.ahead == 0) continue;
-    const int32_t known = slots_[last.slot].length();
+    const int32_t known = slots_[rows[i].slot].length();
     for (const auto& rank : ranks_) {
-      poison_tokens(rank->storage(), slots_, last.slot, known + std::max(0, accepted - 1),
-                    known + last.ahead);
+      poison_tokens(rank->storage(), slots_, rows[i].slot, known + std::max(0, accepted - 1),
+                    known + std::exchange(proposed, 0));
     }
   }
 }

@@ -68,11 +68,11 @@ inline TokenId token_at(const Request& request, int32_t choice, size_t position)
 // Proposes the tokens of the places to come, three of four of them right.
 class PlaceSource final : public DraftSource {
  public:
-  void propose(Sequence& sequence, int32_t most, std::vector<TokenId>& proposed) override {
-    for (int32_t i = 0; i < most; ++i) {
+  void propose(Sequence& sequence, const ProposalBounds& bounds, TokenTree& proposed) override {
+    for (int32_t i = 0; i < bounds.depth; ++i) {
       const auto position = static_cast<size_t>(sequence.known_length() + i);
       const TokenId right = token_at(*sequence.request, sequence.choice, position);
-      proposed.push_back(mix64(position) % 4 == 0 ? (right + 1) % kVocabulary : right);
+      proposed.tokens.push_back(mix64(position) % 4 == 0 ? (right + 1) % kVocabulary : right);
     }
   }
 };

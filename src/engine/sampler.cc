@@ -111,17 +111,16 @@ void Sampler::keep_below(int64_t vocabulary, SampleRow& row) {
 bool Sampler::allow(const LogitRow& row, const Slot& slot, int64_t vocabulary) {
   allowed_.emplace_back();
   if (slot.matcher == nullptr) return true;
-  TokenMatcher& matcher = row.ahead == 0 ? *slot.matcher : *ahead_;
-  allowed_.back().resize(static_cast<size_t>(token_mask_words(vocabulary)));
-  const bool any = fill_form_mask(matcher, slot.request->sampling,
-                                  static_cast<int32_t>(slot.output().size()) + row.ahead, end_ids_,
-                                  allowed_.back());
-  if (row.proposed >= 0) {
-    if (row.ahead == 0) ahead_ = slot.matcher->clone();
+  if (row.ahead == 1) ahead_ = slot.matcher->clone();
+  if (row.ahead > 0) {
     CHECK_MSG(ahead_ != nullptr, "a form proposes tokens that it cannot go through");
     ahead_->accept(row.proposed);
   }
-  return any;
+  TokenMatcher& matcher = row.ahead == 0 ? *slot.matcher : *ahead_;
+  allowed_.back().resize(static_cast<size_t>(token_mask_words(vocabulary)));
+  return fill_form_mask(matcher, slot.request->sampling,
+                        static_cast<int32_t>(slot.output().size()) + row.ahead, end_ids_,
+                        allowed_.back());
 }
 
 // Behind allow(), which forbids early ends of an answer that has a form.

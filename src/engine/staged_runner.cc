@@ -90,7 +90,7 @@ class Stage {
       sampler_.run(op, rows.subspan(first, count), logits, slots_, result);
       first += count;
     }
-    cut_rejected(rows, acceptance_, result);
+    CHECK(cut_rejected(rows, acceptance_, result).empty());
     append_accepted(rows, result, slots_);
     note_ended_forms(rows, options_.end_ids, slots_, result);
   }

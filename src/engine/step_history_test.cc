@@ -15,7 +15,7 @@ TEST(StepHistory, TokensArePromptsOrDecodes) {
   StepHistory steps;
   Work piece{.count = 64}, last{.count = 3}, decode{.count = 1}, verify{.count = 4};
   last.samples = decode.samples = verify.samples = true;
-  verify.proposed = {1, 2, 3};
+  verify.proposed.tokens = {1, 2, 3};
   steps.add(plan_of({piece, last, decode, verify}), 10, 0.5);
   const auto found = steps.since(0, 12);
   ASSERT_EQ(found.size(), 1u);

@@ -12,7 +12,7 @@ namespace {
 bool only_decodes(const StepPlan& plan) {
   return std::all_of(plan.work.begin(), plan.work.end(), [](const Work& work) {
     const bool one_row = work.rows == LogitRows::kLast || work.rows == LogitRows::kVerify;
-    return work.count == 1 + std::ssize(work.proposed) && work.samples && one_row &&
+    return work.count == 1 + work.proposed.size() && work.samples && one_row &&
            work.also_sample.empty();
   });
 }

@@ -1,6 +1,7 @@
 #include "engine/verification.h"
 
 #include <algorithm>
+#include <optional>
 #include <utility>
 
 namespace headrace {
@@ -18,17 +19,36 @@ void for_each_sequence(std::span<const LogitRow> rows, Rows& results, Take take)
   }
 }
 
+// The row of the proposal that stands behind row `at` and is what that row sampled, which is the
+// last of `sampled` tokens; rule may say otherwise of a chain.
+std::optional<size_t> next_on_path(std::span<const LogitRow> rows, size_t at, StepResult::Row& row,
+                                   size_t sampled, AcceptanceRule& rule) {
+  TokenId& token = row.accepted[sampled - 1];
+  for (size_t i = at + 1; i < rows.size(); ++i) {
+    if (rows[i].behind != static_cast<int32_t>(at)) continue;
+    token = rule.decide(rows[i].proposed, token);
+    if (token == rows[i].proposed) return i;
+  }
+  return std::nullopt;
+}
+
 }  // namespace
 
-void cut_rejected(std::span<const LogitRow> rows, AcceptanceRule& rule, StepResult& result) {
+std::vector<PathMove> cut_rejected(std::span<const LogitRow> rows, AcceptanceRule& rule,
+                                   StepResult& result) {
+  std::vector<PathMove> moves;
   for_each_sequence(rows, result.rows, [&](std::span<const LogitRow> own, StepResult::Row& row) {
-    size_t sampled = 0;  // rows that sample, up to the first whose proposal is rejected
-    for (const LogitRow& each : own) {
-      if (!each.samples) continue;
-      TokenId& token = row.accepted[sampled++];
-      if (each.proposed < 0) continue;
-      token = rule.decide(each.proposed, token);
-      if (token != each.proposed) break;
+    if (row.accepted.empty()) return;
+    const auto sampling = own.last(row.accepted.size());  // behind those that are scored
+    size_t sampled = 0;  // rows of the path, up to the first behind which nothing is accepted
+    for (std::optional<size_t> at = 0; at; at = next_on_path(sampling, *at, row, sampled, rule)) {
+      if (*at != sampled) {
+        row.accepted[sampled] = row.accepted[*at];
+        if (!row.logprobs.empty()) row.logprobs[sampled] = std::move(row.logprobs[*at]);
+        moves.push_back(
+            {own.front().slot, static_cast<int32_t>(*at) - 1, static_cast<int32_t>(sampled) - 1});
+      }
+      ++sampled;
     }
     // A dead end behind tokens that came is met again, behind them.
     if (row.dead_end && sampled > 1 && row.accepted[sampled - 1] < 0) --sampled;
@@ -41,6 +61,7 @@ void cut_rejected(std::span<const LogitRow> rows, AcceptanceRule& rule, StepResu
                             [](TokenId token) { return token < 0; });
     if (dead_end) std::swap(row.fault, row.dead_end);
   });
+  return moves;
 }
 
 void append_accepted(std::span<const LogitRow> rows, const StepResult& result, SlotTable& slots) {

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <span>
+#include <vector>
 
 #include "base/rng.h"
 #include "engine/batch_builder.h"
@@ -27,9 +28,19 @@ class AcceptanceRule {
   Rng rng_{1};
 };
 
-// Cuts what was sampled for each sequence behind the first token that is not the one proposed.
-// `rows` are those that `result` was made of, in their order.
-void cut_rejected(std::span<const LogitRow> rows, AcceptanceRule& rule, StepResult& result);
+// A proposal that was accepted and does not lie where it lay in a chain: places behind the tokens
+// that were known before the step.
+struct PathMove {
+  SlotId slot;
+  int32_t from = 0, to = 0;  // to < from
+};
+
+// Leaves of what was sampled for each sequence what is on the accepted path: from its first row to
+// that of the proposal that was sampled there, and so on, to the first token that was not proposed.
+// `rows` are those that `result` was made of, in their order. The moves are those of trees, each
+// sequence's in ascending order, in which no place is written that is still to be moved.
+std::vector<PathMove> cut_rejected(std::span<const LogitRow> rows, AcceptanceRule& rule,
+                                   StepResult& result);
 // Appends to each slot the tokens that its sequence has got.
 void append_accepted(std::span<const LogitRow> rows, const StepResult& result, SlotTable& slots);
 // Behind append_accepted: which forms an end of the answer has ended.

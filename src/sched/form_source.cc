@@ -2,7 +2,7 @@
 
 namespace headrace {
 
-void FormSource::propose(Sequence& sequence, int32_t most, std::vector<TokenId>& proposed) {
+void FormSource::propose(Sequence& sequence, const ProposalBounds& bounds, TokenTree& proposed) {
   if (sequence.draft_memory == nullptr) {
     auto begun = std::make_unique<Place>();
     begun->matcher = sequence.request->constraint->begin();
@@ -12,7 +12,7 @@ void FormSource::propose(Sequence& sequence, int32_t most, std::vector<TokenId>&
   for (; place.read < sequence.output.size(); ++place.read) {
     place.matcher->accept(sequence.output[place.read]);
   }
-  place.matcher->propose(static_cast<size_t>(most), proposed);
+  place.matcher->propose(static_cast<size_t>(bounds.depth), proposed.tokens);
 }
 
 }  // namespace headrace

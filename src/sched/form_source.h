@@ -13,7 +13,7 @@ namespace headrace {
 class FormSource final : public DraftSource {
  public:
   // REQUIRES: the sequence's request has a constraint, and no other source has proposed for it
-  void propose(Sequence& sequence, int32_t most, std::vector<TokenId>& proposed) override;
+  void propose(Sequence& sequence, const ProposalBounds& bounds, TokenTree& proposed) override;
 
  private:
   struct Place final : DraftMemory {

@@ -18,12 +18,13 @@ class NgramSourceTest : public ::testing::Test {
           Sequence{.id = SequenceId(1), .request = request_, .blocks = SequenceBlocks({})});
     }
     sequence_->output = output;
-    Tokens proposed;
-    source_.propose(*sequence_, most, proposed);
-    return proposed;
+    TokenTree proposed;
+    source_.propose(*sequence_, {.depth = most, .tokens = most}, proposed);
+    EXPECT_TRUE(proposed.is_chain());
+    return proposed.tokens;
   }
 
-  NgramSource source_{2, 4};
+  NgramSource source_{2, 4, 1};
   std::shared_ptr<const Request> request_;
   std::unique_ptr<Sequence> sequence_;
 };
@@ -31,6 +32,46 @@ class NgramSourceTest : public ::testing::Test {
 TEST_F(NgramSourceTest, WhatFollowedTheSameTokensBefore) {
   EXPECT_EQ(propose({1, 2, 3, 4, 5}, {1, 2}, 2), (Tokens{3, 4}));
   EXPECT_EQ(propose({}, {1, 2, 3}, 8), (Tokens{4, 5, 1, 2, 3}));
+}
+
+// The longest match first, then what is more frequent; of siblings as many as may be.
+TEST(NgramTrees, WhatFollowedElsewhereBranchesOff) {
+  const Tokens prompt = {9, 1, 2, 7, 8, 3, 1, 2, 5, 6, 4, 1, 2, 5, 9, 4, 1, 2, 3, 1, 9, 1, 2};
+  const auto propose = [&](int32_t width, int32_t depth, int32_t tokens) {
+    auto request = std::make_shared<Request>();
+    request->prompt = prompt;
+    Sequence sequence{.id = SequenceId(1), .request = request, .blocks = SequenceBlocks({})};
+    NgramSource source(2, 4, width);
+    TokenTree tree;
+    source.propose(sequence, {.depth = depth, .tokens = tokens}, tree);
+    EXPECT_TRUE(tree.valid());
+    return tree;
+  };
+  // 9 1 2 stood before: 7 8 3; of 1 2 alone 5 came twice, in two ways, and 3 once, the latest.
+  EXPECT_EQ(propose(3, 2, 64), (TokenTree{{7, 8, 5, 3, 1, 9, 6}, {-1, 0, -1, -1, 3, 2, 2}}));
+  EXPECT_EQ(propose(3, 2, 4), (TokenTree{{7, 8, 5, 3}, {-1, 0, -1, -1}}));
+  EXPECT_EQ(propose(2, 2, 64), (TokenTree{{7, 8, 3, 1}, {-1, 0, -1, 2}}));
+  EXPECT_EQ(propose(3, 3, 2), (TokenTree{{7, 8}}));
+  EXPECT_EQ(propose(1, 3, 3), (TokenTree{{7, 8, 3}}));
+}
+
+TEST(NgramTrees, WhatProposesNoneIsRefused) {
+  const auto refusal = [](ProposalOptions options) {
+    return std::string(create_draft_source(options).status().message());
+  };
+  using enum ProposalMethod;
+  EXPECT_EQ(refusal({.method = kNgram, .tree_width = 2}), "");
+  EXPECT_NE(refusal({.tree_width = 2}).find("only method ngram proposes trees, none"),
+            std::string::npos);
+  EXPECT_NE(refusal({.method = kMedusa, .tree_width = 2}).find("medusa does not"),
+            std::string::npos);
+  EXPECT_NE(refusal({.method = kNgram, .tree_width = 9}).find("between 1 and 8"),
+            std::string::npos);
+  EXPECT_NE(refusal({.method = kNgram, .tree_width = 2, .tree_tokens = 65}).find("1 and 64"),
+            std::string::npos);
+  EXPECT_NE(refusal({.method = kNgram, .tree_width = 2, .synthetic_acceptance = 0.5})
+                .find("synthetic_acceptance_rate"),
+            std::string::npos);
 }
 
 TEST_F(NgramSourceTest, NothingWhereTheLastTokensAreNew) {

@@ -39,6 +39,10 @@ inline bool drafts_in_runner(ProposalMethod method) {
 struct ProposalOptions {
   ProposalMethod method = ProposalMethod::kNone;
   int32_t tokens_max = 5;  // proposed at a time, 1 to kProposedTokensMax
+  // ngram on a CPU: above 1 a tree is proposed, of which at most so many branches go on from one
+  // token, to kTreeWidthMax, and which has so many tokens at most, to TokenTree::kTokensMax.
+  int32_t tree_width = 1;
+  int32_t tree_tokens = 24;
   // ngram: so many of the last tokens must have stood before at least, and so many are compared.
   int32_t lookup_min = 2, lookup_max = 8;
   // draft_model: the draft of a greedy answer ends with the token with which the chance that all
@@ -61,5 +65,6 @@ struct ProposalOptions {
 };
 inline constexpr int32_t kProposedTokensMax = 16;
 inline constexpr int32_t kLookupTokensMax = 64;
+inline constexpr int32_t kTreeWidthMax = 8;
 
 }  // namespace headrace

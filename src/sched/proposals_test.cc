@@ -14,11 +14,12 @@ using Tokens = std::vector<TokenId>;
 
 class FixedSource final : public DraftSource {
  public:
-  void propose(Sequence&, int32_t most, Tokens& proposed) override {
-    proposed = next;
-    proposed.resize(std::min(proposed.size(), static_cast<size_t>(most)));
+  void propose(Sequence&, const ProposalBounds& bounds, TokenTree& proposed) override {
+    proposed = {next, parents};
+    proposed.cut(std::min(proposed.size(), parents.empty() ? bounds.depth : bounds.tokens));
   }
   Tokens next;
+  std::vector<int32_t> parents;
 };
 
 class ProposalsTest : public ::testing::Test {
@@ -80,7 +81,7 @@ TEST_F(ProposalsTest, AStepGoesOnBehindWhatWasAccepted) {
   EXPECT_EQ(work().first, 3);
   EXPECT_EQ(work().count, 4);
   EXPECT_EQ(work().rows, LogitRows::kVerify);
-  EXPECT_EQ(work().proposed, (Tokens{11, 12, 13}));
+  EXPECT_EQ(work().proposed.tokens, (Tokens{11, 12, 13}));
   EXPECT_EQ(step({21}), Tokens{21});  // all are rejected
   EXPECT_EQ(work().first, 6);         // 20, behind 3 of the prompt, 10, 11 and 12
   source_->next = {};
@@ -92,6 +93,50 @@ TEST_F(ProposalsTest, AStepGoesOnBehindWhatWasAccepted) {
   EXPECT_EQ(stats.proposals.proposed, 6u);
   EXPECT_EQ(stats.proposals.accepted, 2u);
   EXPECT_EQ(stats.generation_tokens, 6u);
+}
+
+// 11 or 12 first, 13 behind the second, 14 behind that.
+TEST_F(ProposalsTest, OfATreeThePathThatWasSampledIsKept) {
+  options_.proposals.tree_width = 2;
+  ASSERT_NO_FATAL_FAILURE(begin(40));
+  source_->next = {11, 12, 13, 14};
+  source_->parents = {-1, -1, 1, 2};
+  EXPECT_EQ(step({12, 13, 20}), (Tokens{12, 13, 20}));
+  EXPECT_EQ(work().first, 3);
+  EXPECT_EQ(work().count, 5);
+  EXPECT_EQ(work().proposed, (TokenTree{source_->next, source_->parents}));
+  EXPECT_EQ(step({12, 13, 14, 21}), (Tokens{12, 13, 14, 21}));  // no token stood behind 14
+  EXPECT_EQ(work().first, 6);
+  EXPECT_EQ(step({22}), Tokens{22});
+  EXPECT_EQ(work().first, 10);
+  const SchedulerStats stats = scheduler_->stats();
+  EXPECT_EQ(stats.proposals.verifications, 3u);
+  EXPECT_EQ(stats.proposals.proposed, 12u);
+  EXPECT_EQ(stats.proposals.accepted, 5u);
+}
+
+// Its rows take places that the answer must have, whatever its depth.
+TEST_F(ProposalsTest, ATreeIsNoLargerThanTheAnswersRest) {
+  options_.proposals.tree_width = 4;
+  ASSERT_NO_FATAL_FAILURE(begin(4));
+  source_->next = {11, 12, 13, 14};
+  source_->parents = {-1, -1, -1, -1};
+  EXPECT_EQ(step({12, 20}), (Tokens{12, 20}));
+  EXPECT_EQ(work().count, 3);  // the fourth token of the answer comes last
+  EXPECT_EQ(step({21}), Tokens{21});
+  EXPECT_EQ(work().count, 1);
+  EXPECT_EQ(finish_, FinishReason::kLength);
+}
+
+// Where each row costs as much as a step, what is unlikely is left out; the path to what is kept is
+// kept.
+TEST_F(ProposalsTest, OfATreeTheLikelyIsKept) {
+  TokenTree tree{{1, 2, 3, 4, 5}, {-1, 0, -1, 2, 3}};
+  TokenTree second = tree;
+  second.keep({true, false, true, true, false});
+  EXPECT_EQ(second, (TokenTree{{1, 3, 4}, {-1, -1, 1}}));
+  tree.keep({false, false, true, true, true});
+  EXPECT_EQ(tree, (TokenTree{{3, 4, 5}}));  // a chain
 }
 
 TEST_F(ProposalsTest, NothingIsPlannedBehindAnOpenOutcome) {
@@ -178,13 +223,14 @@ TEST_F(ProposalsTest, AFormProposesForItsOwnAnswer) {
       step({10});
       plan_ = scheduler_->plan();
       const bool jumps = allowed && !overlaps;
-      EXPECT_EQ(work().proposed, jumps ? (Tokens{11, 12, 13, 14, 15, 16, 17, 18, 19}) : Tokens());
+      EXPECT_EQ(work().proposed.tokens,
+                jumps ? (Tokens{11, 12, 13, 14, 15, 16, 17, 18, 19}) : Tokens());
       if (!jumps) continue;
       EXPECT_EQ(apply({11, 12, 13, 40}), (Tokens{11, 12, 13, 40}));
       plan_ = scheduler_->plan();
       // The step has 32 tokens, half of what is left is for proposals.
-      EXPECT_EQ(work().proposed.size(), 15u);
-      EXPECT_EQ(work().proposed.front(), 41);
+      EXPECT_EQ(work().proposed.size(), 15);
+      EXPECT_EQ(work().proposed.token(0), 41);
     }
   }
 }

@@ -1,6 +1,10 @@
 #include "sched/proposer.h"
 
 #include <algorithm>
+#include <functional>
+#include <numeric>
+
+#include "base/check.h"
 
 namespace headrace {
 
@@ -17,13 +21,16 @@ DraftSource* Proposer::source_of(const Sequence& sequence) {
   return sequence.request->constraint != nullptr ? &forms_ : source_.get();
 }
 
+// Until it ends.
+int32_t Proposer::places_left(const Sequence& sequence) const {
+  return std::min(sequence.length_max(), options_.max_model_len) - sequence.known_length();
+}
+
 // What is accepted must not pass its end.
 int32_t Proposer::most_for(const Sequence& sequence, int32_t tokens_left) const {
-  const int32_t to_end =
-      std::min(sequence.length_max(), options_.max_model_len) - sequence.known_length();
   const bool formed = sequence.request->constraint != nullptr;
   const int32_t most = formed ? kProposedTokensMax : options_.proposals.tokens_max;
-  return std::max(0, std::min({most, tokens_left, to_end}));
+  return std::max(0, std::min({most, tokens_left, places_left(sequence)}));
 }
 
 // Half of what is left at most: prompts go on.
@@ -54,18 +61,29 @@ void Proposer::give_drafts(StepDraft& draft, int32_t tokens_left) {
   drafts_.give(draft.budget, asked_, tokens_left);
 }
 
+// A tree's rows take places as a chain's do: no more than the sequence may get to.
+ProposalBounds Proposer::bounds_for(const Sequence& sequence, int32_t tokens_left) const {
+  const int32_t depth = most_for(sequence, tokens_left);
+  const ProposalOptions& wanted = options_.proposals;
+  const bool tree = wanted.tree_width > 1 && sequence.request->constraint == nullptr;
+  if (!tree || depth == 0) return {.depth = depth, .tokens = depth};
+  const int32_t tokens = std::min({wanted.tree_tokens, tokens_left, places_left(sequence)});
+  return {.depth = std::min(depth, tokens), .tokens = tokens};
+}
+
 // How many it got.
 int32_t Proposer::give(StepDraft& draft, DraftEntry& candidate, int32_t tokens_left) {
   Sequence& sequence = *candidate.sequence;
-  const int32_t most = most_for(sequence, tokens_left);
-  if (most == 0) return 0;
+  const ProposalBounds bounds = bounds_for(sequence, tokens_left);
+  if (bounds.depth == 0) return 0;
   if (sequence.request->constraint != nullptr && sequence.draft_memory == nullptr) {
     sequence.proposals.acceptance = kFormAcceptance;
   }
-  source_of(sequence)->propose(sequence, most, candidate.proposed);
-  const auto found = static_cast<int32_t>(candidate.proposed.size());
-  const int32_t given = worthwhile(draft.budget.load, sequence, found);
-  candidate.proposed.resize(static_cast<size_t>(given));
+  source_of(sequence)->propose(sequence, bounds, candidate.proposed);
+  CHECK_MSG(candidate.proposed.valid() && candidate.proposed.size() <= bounds.tokens,
+            "a source proposed what is no tree, or too much");
+  keep_worthwhile(draft.budget.load, sequence, candidate.proposed);
+  const int32_t given = candidate.proposed.size();
   candidate.count += given;
   draft.budget.take(sequence, sequence.extent.most + 1, given);
   return given;
@@ -79,35 +97,75 @@ void Proposer::note_none(Sequence& sequence) const {
   record.pause = kPauseTokens;
 }
 
-// A step of D tokens that takes S seconds is worth a longer one, by s, for g tokens more where
-// g / D > s / S. The i-th proposal brings a token where it and all before it are accepted.
-int32_t Proposer::worthwhile(const StepLoad& load, const Sequence& sequence, int32_t most) const {
-  if (!pace_.knows()) return most;
-  const double seconds = pace_.cost().seconds(load);
-  StepLoad with = load;
-  double chance = 1, gain = 0;
-  int32_t best = 0;
-  for (int32_t i = 1; i <= most; ++i) {
-    chance *= sequence.proposals.acceptance;
-    gain += chance;
-    with.add_decode(sequence.extent.most + i);
-    const double longer = pace_.cost().seconds(with) - seconds;
-    if (gain / std::max(1.0, load.decodes) > longer / seconds) best = i;
+// Of each token: that it and all on its path are accepted.
+std::vector<double> Proposer::chances(const TokenTree& tree, double acceptance) const {
+  std::vector<double> chances;
+  for (int32_t i = 0; i < tree.size(); ++i) {
+    const int32_t parent = tree.parent(i);
+    double chance = acceptance;
+    if (parent != TokenTree::kBeforeAll) chance *= chances[static_cast<size_t>(parent)];
+    if (tree.forks(parent)) chance *= branch_share_[static_cast<size_t>(tree.rank(i))];
+    chances.push_back(chance);
   }
-  return best;
+  return chances;
 }
 
-void Proposer::note(Sequence& sequence, int32_t proposed, int32_t accepted) {
+// A step of D tokens that takes S seconds is worth a longer one, by s, for g tokens more where
+// g / D > s / S. A proposal brings a token where it and all before it are accepted: the likeliest
+// are taken.
+void Proposer::keep_worthwhile(const StepLoad& load, const Sequence& sequence,
+                               TokenTree& tree) const {
+  if (!pace_.knows()) return;
+  const double seconds = pace_.cost().seconds(load);
+  StepLoad with = load;
+  const std::vector<double> chance = chances(tree, sequence.proposals.acceptance);
+  std::vector<int32_t> order(chance.size());
+  std::iota(order.begin(), order.end(), 0);
+  std::ranges::stable_sort(order, std::greater(),
+                           [&](int32_t i) { return chance[static_cast<size_t>(i)]; });
+  double gain = 0;
+  size_t best = 0;
+  for (size_t i = 0; i < order.size(); ++i) {
+    gain += chance[static_cast<size_t>(order[i])];
+    with.add_decode(sequence.extent.most + 1 + static_cast<int32_t>(i));
+    const double longer = pace_.cost().seconds(with) - seconds;
+    if (gain / std::max(1.0, load.decodes) > longer / seconds) best = i + 1;
+  }
+  std::vector<bool> kept(order.size(), false);
+  for (size_t i = 0; i < best; ++i) kept[static_cast<size_t>(order[i])] = true;
+  tree.keep(kept);
+}
+
+void Proposer::note(Sequence& sequence, const Work& work, const StepResult::Row* verified) {
+  const bool by_runner = work.drafted > 0 && verified != nullptr;
+  const int32_t proposed = by_runner ? verified->drafted : work.proposal_count();
+  const int32_t accepted =
+      verified == nullptr ? 0 : std::max(0, static_cast<int32_t>(verified->accepted.size()) - 1);
   proposed_ += static_cast<uint64_t>(proposed);
   accepted_ += static_cast<uint64_t>(accepted);
   verifications_ += proposed > 0 ? 1 : 0;
   if (by_runner_) return drafts_.note(sequence, proposed, accepted);
   ProposalRecord& record = sequence.proposals;
   record.in_vain = 0;
-  for (int32_t i = 0; i < std::min(proposed, accepted + 1); ++i) {
-    record.acceptance += kLearning * ((i < accepted ? 1.0 : 0.0) - record.acceptance);
+  const auto learn = [&](double right) {
+    record.acceptance += kLearning * (right - record.acceptance);
+  };
+  int32_t last = TokenTree::kBeforeAll;  // of the branch that was chosen
+  for (int32_t i = 0; i < accepted; ++i) {
+    learn(1);
+    last = work.proposed.child(last, verified->accepted[static_cast<size_t>(i)]);
+    note_branch(work.proposed, last);
   }
+  if (work.proposed.goes_on(last)) learn(0);
   if (record.acceptance < kWorthWaiting) record = {.pause = kPauseTokens};
+}
+
+void Proposer::note_branch(const TokenTree& tree, int32_t chosen) {
+  if (!tree.forks(tree.parent(chosen))) return;
+  for (size_t rank = 0; rank < branch_share_.size(); ++rank) {
+    const double right = tree.rank(chosen) == static_cast<int32_t>(rank) ? 1 : 0;
+    branch_share_[rank] += kBranchLearning * (right - branch_share_[rank]);
+  }
 }
 
 void Proposer::note_token_without(Sequence& sequence) {

@@ -2,6 +2,7 @@
 // takes longer with them.
 #pragma once
 
+#include <array>
 #include <cstdint>
 #include <memory>
 #include <span>
@@ -28,7 +29,11 @@ class Proposer {
         by_runner_(source_ == nullptr && drafts_in_runner(options.proposals.method)),
         jumps_ahead_(options.proposals.jump_ahead && !by_runner_ &&
                      options.steps_in_flight_max == 1 && !options.state_checkpoints.has_value() &&
-                     options.proposals.synthetic_acceptance < 0) {}
+                     options.proposals.synthetic_acceptance < 0) {
+    // Until more is known, of those left half are the next branch's.
+    double left = 1;
+    for (double& share : branch_share_) share = left /= 2;
+  }
 
   // Asks that a sequence is planned only behind its last result: a proposal needs to know the last
   // token. One whose proposals fail, or that gets none, is planned ahead as without them for a
@@ -40,8 +45,8 @@ class Proposer {
   // Gives proposals to the candidates that decode, out of what the step has left beside
   // `kept` tokens for the oldest prompt.
   void propose(StepDraft& draft, int32_t kept);
-  // A step has verified `proposed` tokens of a sequence, of which the first `accepted` were right.
-  void note(Sequence& sequence, int32_t proposed, int32_t accepted);
+  // A step has verified a work's proposals. `verified` null: they brought no row.
+  void note(Sequence& sequence, const Work& work, const StepResult::Row* verified);
   // A step has sampled a token of a sequence without proposals.
   void note_token_without(Sequence& sequence);
   // A step was applied that took `seconds`.
@@ -55,7 +60,7 @@ class Proposer {
   // accepted proposals, or after so many steps without any, it pauses.
   static constexpr double kWorthWaiting = 0.25;
   static constexpr int32_t kInVainMax = 8, kPauseTokens = 128;
-  static constexpr double kLearning = 1.0 / 8;
+  static constexpr double kLearning = 1.0 / 8, kBranchLearning = 1.0 / 64;
 
   // Of an answer that has a form more than of others is accepted, from the first on.
   static constexpr double kFormAcceptance = 0.9;
@@ -63,10 +68,14 @@ class Proposer {
   bool may_have(const Sequence& sequence) const;
   DraftSource* source_of(const Sequence& sequence);
   void give_drafts(StepDraft& draft, int32_t tokens_left);
+  int32_t places_left(const Sequence& sequence) const;
   int32_t most_for(const Sequence& sequence, int32_t tokens_left) const;
+  ProposalBounds bounds_for(const Sequence& sequence, int32_t tokens_left) const;
   int32_t give(StepDraft& draft, DraftEntry& candidate, int32_t tokens_left);
   void note_none(Sequence& sequence) const;
-  int32_t worthwhile(const StepLoad& load, const Sequence& sequence, int32_t most) const;
+  void keep_worthwhile(const StepLoad& load, const Sequence& sequence, TokenTree& tree) const;
+  std::vector<double> chances(const TokenTree& tree, double acceptance) const;
+  void note_branch(const TokenTree& tree, int32_t chosen);
 
   const SchedulerOptions& options_;
   const StepPace& pace_;
@@ -76,6 +85,9 @@ class Proposer {
   const bool by_runner_;                       // a draft model proposes
   const bool jumps_ahead_;                     // forms propose
   std::vector<ModelDrafts::Candidate> asked_;  // of a step; kept for its memory
+  // Of the tokens that were accepted where a tree had several, the share that came first among
+  // them, second, ..., lately.
+  std::array<double, kTreeWidthMax> branch_share_;
   uint64_t verifications_ = 0, proposed_ = 0, accepted_ = 0;
 };
 

@@ -102,8 +102,7 @@ void ResultReader::note_computed(const Work& work, Sequence& sequence,
     if (follower.running()) follower.extent.settle(end, false);
   }
   if (proposed > 0) {
-    const bool by_runner = work.drafted > 0 && verified != nullptr;
-    proposer_.note(sequence, by_runner ? verified->drafted : proposed, kept);
+    proposer_.note(sequence, work, verified);
   } else if (work.samples) {
     proposer_.note_token_without(sequence);
   }

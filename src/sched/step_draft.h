@@ -43,12 +43,12 @@ struct StepBudget {
 // A running sequence and what the draft gives it.
 struct DraftEntry {
   Sequence* sequence = nullptr;
-  int32_t count = 0;                // tokens, proposals among them
-  std::vector<TokenId> proposed{};  // the last of them
-  int32_t drafted = 0;              // or so many, which the runner proposes
+  int32_t count = 0;     // tokens, proposals among them
+  TokenTree proposed{};  // the last of them
+  int32_t drafted = 0;   // or so many, which the runner proposes
   std::vector<GroupBlocks> new_blocks{};
 
-  int32_t proposal_count() const { return static_cast<int32_t>(proposed.size()) + drafted; }
+  int32_t proposal_count() const { return proposed.size() + drafted; }
 };
 
 struct StepDraft {

@@ -4,6 +4,7 @@
 #include <utility>
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 namespace headrace {
 namespace {
@@ -63,6 +64,7 @@ std::string StepPlan::to_string() const {
   for (const Work& w : work) {
     line("  work seq {} slot {} [{}, {}) rows {}{}", w.sequence.value, w.slot.value, w.first,
          w.first + w.count, rows_name(w.rows), w.samples ? " samples" : "");
+    if (!w.proposed.is_chain()) line(" tree {}", fmt::join(w.proposed.parents, ","));
     for (const SampleTarget& target : w.also_sample) line(" +seq {}", target.sequence.value);
     append_blocks(out, w.new_blocks);
     for (const StateSave& save : w.saves) line(" save [{}]={}", save.tokens, save.checkpoint.value);

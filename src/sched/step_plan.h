@@ -12,6 +12,7 @@
 #include "kv/sequence_blocks.h"
 #include "kv/tier_pool.h"
 #include "sched/request.h"
+#include "sched/token_tree.h"
 
 namespace headrace {
 
@@ -58,8 +59,10 @@ struct Work {
   // Of a choice that has ended: computed because its batch is (static), for nobody.
   bool ended = false;
   // The last so many of the tokens, which nobody has sampled: each of their rows, and that before
-  // them, samples, and they are accepted up to the first that is not what was sampled.
-  std::vector<TokenId> proposed;
+  // them, samples, and they are accepted up to the first that is not what was sampled. Of a tree
+  // each lies at the place that its index says and is at the position that its depth says; those
+  // that are accepted are moved to the places of a chain before the step's result is given.
+  TokenTree proposed;
   // The same, of tokens that the runner proposes when it has the step (a draft model), so many at
   // most; those that it does not propose are not computed. Then `proposed` is empty.
   int32_t drafted = 0;
@@ -68,7 +71,7 @@ struct Work {
   std::vector<StateSave> saves = {};  // ascending, in (first, first + count]
 
   // The most tokens of it that nobody has sampled.
-  int32_t proposal_count() const { return static_cast<int32_t>(proposed.size()) + drafted; }
+  int32_t proposal_count() const { return proposed.size() + drafted; }
 };
 
 struct ReleasedSlot {

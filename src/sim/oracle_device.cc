@@ -78,6 +78,7 @@ struct OracleDevice::Slot {
   std::shared_ptr<const Request> request;
   std::vector<TokenId> tokens;               // prompt, then output
   std::vector<uint64_t> chain;               // [tokens] what the cells must read back as
+  std::vector<uint64_t> proposed;            // the same of a step's proposals
   std::vector<std::vector<int32_t>> tables;  // per group; -1 = no page
 
   void append(TokenId token) {
@@ -126,7 +127,7 @@ StepPlan OracleDevice::with_drafts(const StepPlan& plan, StepResult::Drafting& d
       TokenId token =
           chain.next_token(model_, slot.request->sampling.seed.value_or(0), slot.choice);
       if (rng.uniform() >= drafts_->right) token = (token + 1) % model_.vocab_size;
-      work.proposed.push_back(token);
+      work.proposed.tokens.push_back(token);
       chain.append(token);
     }
     drafting.passes = std::max(drafting.passes, count);
@@ -153,24 +154,23 @@ StepResult OracleDevice::execute(const StepPlan& plan) {
   // All rows see the pages as the whole step leaves them, as in a forward pass layer by layer.
   for (const Work& work : works) {
     CHECK_MSG(work.drafted == 0, "tokens are to be drafted, and there is no draft model");
-    Slot& slot = *slots_.at(static_cast<size_t>(work.slot.value));
-    for (const TokenId token : work.proposed) slot.append(token);
     compute(work);
+    compute_proposals(work);
     if (keeps_states_) advance_state(work);
   }
   for (size_t i = 0; i < works.size(); ++i) {
     const Work& work = works[i];
-    Slot& slot = *slots_.at(static_cast<size_t>(work.slot.value));
+    const Slot& slot = *slots_.at(static_cast<size_t>(work.slot.value));
     const bool samples = work.samples || !work.also_sample.empty();
     const bool verifies = !work.proposed.empty();
-    const uint64_t chain = samples && !verifies ? read_back(work, work.first + work.count - 1) : 0;
+    const uint64_t chain = samples && !verifies ? read_back(work) : 0;
     if (work.samples || work.rows == LogitRows::kAll) {
       StepResult::Row row{
           .sequence = work.sequence, .accepted = {}, .logprobs = {}, .prompt_logprobs = {}};
       if (plan.work[i].drafted > 0) row.drafted = static_cast<int32_t>(work.proposed.size());
       if (work.rows == LogitRows::kAll) score(work, slot, row);
       if (verifies) {
-        verify(work, slot, row);
+        verify(work, row);
       } else if (work.samples) {
         sample(work.slot, chain, row);
       }
@@ -278,7 +278,7 @@ std::span<uint64_t> OracleDevice::cells_from(const Slot& slot, size_t group, int
 void OracleDevice::compute(const Work& work) {
   const Slot& slot = *slots_.at(static_cast<size_t>(work.slot.value));
   CHECK(work.first >= 0 && work.count > 0);
-  const int32_t end = work.first + work.count;
+  const int32_t end = work.first + work.count - work.proposed.size();
   CHECK_MSG(static_cast<size_t>(end) <= slot.tokens.size(),
             "a token is computed before it is known");
   for (size_t group = 0; group < groups_.size(); ++group) {
@@ -301,6 +301,32 @@ void OracleDevice::compute(const Work& work) {
   }
 }
 
+// Each lies at its own place and continues the chain that is read from the place of the one that it
+// stands behind.
+void OracleDevice::compute_proposals(const Work& work) {
+  Slot& slot = *slots_.at(static_cast<size_t>(work.slot.value));
+  const TokenTree& tree = work.proposed;
+  const auto known = static_cast<int32_t>(slot.tokens.size());
+  slot.proposed.clear();
+  if (tree.empty()) return;
+  CHECK_MSG(work.first + work.count == known + tree.size(), "proposals follow the known tokens");
+  for (int32_t i = 0; i < tree.size(); ++i) {
+    const int32_t parent = tree.parent(i), position = known + tree.depth(i);
+    const uint64_t before = parent == TokenTree::kBeforeAll
+                                ? slot.chain.back()
+                                : slot.proposed[static_cast<size_t>(parent)];
+    slot.proposed.push_back(chain_next(before, tree.token(i), position));
+    for (size_t group = 0; group < groups_.size(); ++group) {
+      const KvGroupSpec& spec = groups_[group];
+      const bool sees_before = spec.kind == KvKind::kFull || spec.window > 1;
+      const uint64_t read = sees_before ? cells_from(slot, group, known + parent)[0] : before;
+      cells_from(slot, group, known + i)[0] = chain_next(read, tree.token(i), position);
+      const auto index = static_cast<size_t>((known + i) / spec.block_tokens);
+      last_write_[static_cast<size_t>(slot.tables[group][index])] = step_;
+    }
+  }
+}
+
 // Token by token; a state is saved on the way.
 void OracleDevice::advance_state(const Work& work) {
   const Slot& slot = *slots_.at(static_cast<size_t>(work.slot.value));
@@ -316,27 +342,42 @@ void OracleDevice::advance_state(const Work& work) {
   CHECK_MSG(save == work.saves.end(), "a state is saved that no token of the work leaves");
 }
 
-// The chain at `position`, as all cells that it attends to say, and the state behind the work. What
-// is not what the sequence wrote changes it.
-uint64_t OracleDevice::read_back(const Work& work, int32_t position) {
+// The chain behind the last known token of the work, or behind a proposal, as all cells that its
+// row attends to say, and the state behind the work. What is not what the sequence wrote changes
+// it.
+uint64_t OracleDevice::read_back(const Work& work, int32_t proposal) {
   const Slot& slot = *slots_.at(static_cast<size_t>(work.slot.value));
-  uint64_t chain = slot.chain.at(static_cast<size_t>(position));
+  const int32_t end = work.first + work.count - work.proposed.size();
+  std::vector<int32_t> path;  // to the proposal
+  for (int32_t i = proposal; i != TokenTree::kBeforeAll; i = work.proposed.parent(i)) {
+    path.insert(path.begin(), i);
+  }
+  const int32_t position = end - 1 + static_cast<int32_t>(path.size());
+  uint64_t chain = path.empty() ? slot.chain.at(static_cast<size_t>(position))
+                                : slot.proposed.at(static_cast<size_t>(path.back()));
   const uint64_t expected = chain;
+  const auto compare = [&](uint64_t cell, uint64_t written) {
+    if (cell != written) chain = mix64(chain ^ cell ^ kPoison);
+  };
   for (size_t group = 0; group < groups_.size(); ++group) {
     const KvGroupSpec& spec = groups_[group];
     int32_t p = spec.kind == KvKind::kSliding ? std::max(0, position - spec.window + 1) : 0;
-    while (p <= position) {
+    while (p < end) {
       const std::span<uint64_t> cells = cells_from(slot, group, p);
-      for (size_t i = 0; i < cells.size() && p <= position; ++i, ++p) {
-        if (cells[i] != slot.chain[static_cast<size_t>(p)]) {
-          chain = mix64(chain ^ cells[i] ^ kPoison);
-        }
+      for (size_t i = 0; i < cells.size() && p < end; ++i, ++p) {
+        compare(cells[i], slot.chain[static_cast<size_t>(p)]);
       }
+    }
+    for (; p <= position; ++p) {
+      const int32_t at = path[static_cast<size_t>(p - end)];
+      compare(cells_from(slot, group, end + at)[0], slot.proposed[static_cast<size_t>(at)]);
     }
   }
   const uint64_t state = states_[static_cast<size_t>(work.slot.value)];
-  const auto end = static_cast<size_t>(work.first + work.count);
-  if (keeps_states_ && state != slot.chain.at(end - 1)) chain = mix64(chain ^ state ^ kPoison);
+  const auto computed = static_cast<size_t>(work.first + work.count);
+  if (keeps_states_ && state != slot.chain.at(computed - 1)) {
+    chain = mix64(chain ^ state ^ kPoison);
+  }
   if (chain != expected) ++mismatches_;
   return chain;
 }
@@ -352,19 +393,34 @@ void OracleDevice::score(const Work& work, const Slot& slot, StepResult::Row& ro
   if (faults_.erase({slot.request->id, slot.choice}) > 0) row.fault = true;
 }
 
-// The rows of the last known token and of the proposals behind it, which the slot's tokens end
-// with.
-void OracleDevice::verify(const Work& work, Slot& slot, StepResult::Row& row) {
+// The rows of the last known token and of the proposals behind it: of which the sampled tokens
+// choose a path.
+void OracleDevice::verify(const Work& work, StepResult::Row& row) {
+  const TokenTree& tree = work.proposed;
+  const uint64_t first = read_back(work);
   std::vector<uint64_t> chains;
-  for (int32_t position = work.first; position < work.first + work.count; ++position) {
-    chains.push_back(read_back(work, position));
+  for (int32_t i = 0; i < tree.size(); ++i) chains.push_back(read_back(work, i));
+  const Slot& slot = *slots_.at(static_cast<size_t>(work.slot.value));
+  const size_t known = slot.tokens.size();
+  std::vector<int32_t> path;
+  sample(work.slot, first, row);
+  int32_t at = tree.child(TokenTree::kBeforeAll, row.accepted.back());
+  while (at != TokenTree::kBeforeAll) {
+    path.push_back(at);
+    sample(work.slot, chains[static_cast<size_t>(at)], row);
+    at = tree.child(at, row.accepted.back());
   }
-  const size_t known = slot.tokens.size() - work.proposed.size();
-  slot.tokens.resize(known);
-  slot.chain.resize(known);
-  for (size_t i = 0; i < chains.size(); ++i) {
-    sample(work.slot, chains[i], row);
-    if (i == work.proposed.size() || row.accepted.back() != work.proposed[i]) break;
+  move_accepted(slot, known, path);
+}
+
+// To where a chain would have them. The others stay and are stale.
+void OracleDevice::move_accepted(const Slot& slot, size_t known, const std::vector<int32_t>& path) {
+  const auto first = static_cast<int32_t>(known);
+  for (size_t group = 0; group < groups_.size(); ++group) {
+    for (size_t k = 0; k < path.size(); ++k) {
+      cells_from(slot, group, first + static_cast<int32_t>(k))[0] =
+          cells_from(slot, group, first + path[k])[0];
+    }
   }
 }
 

@@ -104,11 +104,13 @@ class OracleDevice {
   void move_page(const PageMove& move);
   std::span<uint64_t> tier_page(TierPage place);
   void compute(const Work& work);
+  void compute_proposals(const Work& work);
   void advance_state(const Work& work);
-  uint64_t read_back(const Work& work, int32_t position);
+  uint64_t read_back(const Work& work, int32_t proposal = TokenTree::kBeforeAll);
   void score(const Work& work, const Slot& slot, StepResult::Row& row);
   void sample(SlotId slot, uint64_t chain, StepResult::Row& row);
-  void verify(const Work& work, Slot& slot, StepResult::Row& row);
+  void verify(const Work& work, StepResult::Row& row);
+  void move_accepted(const Slot& slot, size_t known, const std::vector<int32_t>& path);
   StepPlan with_drafts(const StepPlan& plan, StepResult::Drafting& drafting);
   uint64_t* page(int32_t group, int32_t block) {
     CHECK(group >= 0 && static_cast<size_t>(group) < groups_.size());

@@ -52,6 +52,19 @@ ProposalOptions proposals_of(uint64_t seed, const OracleModel& model) {
       .source = std::make_shared<OracleDrafts>(model, seed, kRight[bits / 8 % std::size(kRight)])};
 }
 
+// The same with trees, some of them of the most tokens.
+ProposalOptions trees_of(uint64_t seed, const OracleModel& model) {
+  constexpr double kRight[] = {0, 0.3, 0.7, 1};
+  constexpr int32_t kTokens[] = {2, 6, 20, TokenTree::kTokensMax};
+  const uint64_t bits = mix64(seed ^ 0x7472656573u);
+  const auto width = static_cast<int32_t>(2 + bits / 128 % 3);
+  return {.tokens_max = 1 + static_cast<int32_t>(bits % 8),
+          .tree_width = width,
+          .tree_tokens = kTokens[bits / 8 % std::size(kTokens)],
+          .source = std::make_shared<OracleDrafts>(model, seed,
+                                                   kRight[bits / 32 % std::size(kRight)], width)};
+}
+
 // Half of them weigh what drafts cost.
 ProposalOptions drafts_of(uint64_t seed) {
   const uint64_t bits = mix64(seed ^ 0x647261667473u);
@@ -94,6 +107,7 @@ SchedulerSimulation::SchedulerSimulation(uint64_t seed, Settings settings)
   draw_options();
   draw_habits();
   if (settings_.proposals) options_.proposals = proposals_of(seed_, model_);
+  if (settings_.trees) options_.proposals = trees_of(seed_, model_);
   if (settings_.drafts) options_.proposals = drafts_of(seed_);
   if (settings_.states) keep_states(options_, seed_);
   Result<std::unique_ptr<Scheduler>> scheduler = Scheduler::create(options_);

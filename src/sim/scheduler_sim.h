@@ -65,6 +65,7 @@ class SchedulerSimulation {
     int32_t check_every = 1;  // one step of so many is checked as a whole
     std::optional<double> admission_headroom;  // instead of the one that the seed draws
     bool proposals = false;  // speculative decoding, of which the seed draws the law
+    bool trees = false;      // the same, of which trees are proposed
     bool drafts = false;     // the same, of a draft model that the device has
     // In adapter, arithmetic and look-ahead, and in how much of the answer was made elsewhere.
     bool varied_requests = false;

@@ -121,6 +121,7 @@ void SchedulerSimulation::check_work(const Work& work) {
     fail("a decode is one token that samples, and proposals behind it");
   }
   if (work.first < admitted.prompt_end && proposed > 0) fail("a prompt has proposals");
+  if (!work.proposed.valid()) fail("the tree of proposals is none");
   const bool blind = std::any_of(in_flight_.begin(), in_flight_.end(), [&](const InFlight& step) {
     return samples_for(step.plan, work.sequence);
   });

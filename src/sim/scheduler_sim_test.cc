@@ -159,6 +159,17 @@ TEST(SchedulerSimulation, EverySeedHoldsEveryInvariantWithProposals) {
   EXPECT_GT(counts.preemptions, runs.steps * runs.seeds / 1000);
 }
 
+// The same with trees of proposals, one branch of which may be right.
+TEST(SchedulerSimulation, EverySeedHoldsEveryInvariantWithTrees) {
+  const SeedRuns runs = seed_runs(4);
+  const ProposalCounts counts = count_proposals(runs, {.trees = true});
+  if (HasFatalFailure() || !runs.are_default()) return;
+  EXPECT_GT(counts.proposed, runs.steps * runs.seeds / 2);
+  EXPECT_GT(counts.accepted, counts.proposed / 20);
+  EXPECT_LT(counts.accepted, counts.proposed / 2);
+  EXPECT_GT(counts.preemptions, runs.steps * runs.seeds / 1000);
+}
+
 // The same where the device has a draft model, which proposes less than it may.
 TEST(SchedulerSimulation, EverySeedHoldsEveryInvariantWithDrafts) {
   const SeedRuns runs = seed_runs(2);

@@ -8,6 +8,7 @@
 #include <fmt/format.h>
 
 #include "base/log.h"
+#include "sched/draft_source.h"
 #include "stack/compute_choice.h"
 #include "stack/kv_format_choice.h"
 #include "stack/memory_planning.h"
@@ -101,6 +102,12 @@ Status check_same_tokens(const Vocab& model, const Vocab& draft) {
 
 Status prepare_draft_options(StackOptions& options) {
   ProposalOptions& proposals = options.engine.scheduler.proposals;
+  HR_RETURN_IF_ERROR(check_tree(proposals));
+  if (proposals.tree_width > 1 && takes_gpu(options.device)) {
+    return unsupported(
+        "--spec-tree-width: attention on a GPU takes no trees: use --device cpu, or leave it out",
+        "spec-tree-width");
+  }
   if (options.draft_model.empty()) {
     if (!drafts_in_runner(proposals.method)) return ok_status();
     return invalid_argument(fmt::format("{} needs a draft: --model-draft FILE",

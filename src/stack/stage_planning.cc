@@ -34,6 +34,7 @@ Status check_stage_options(StackOptions& options) {
   if (proposals.method != ProposalMethod::kNone) {
     log_warning("--pipeline-parallel-size {}: nothing is proposed, --spec-method is none", stages);
     proposals.method = ProposalMethod::kNone;
+    proposals.tree_width = 1;
   }
   return ok_status();
 }

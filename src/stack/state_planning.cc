@@ -43,6 +43,7 @@ Status check_state_options(StackOptions& options) {
         "none",
         options.model);
     proposals.method = ProposalMethod::kNone;
+    proposals.tree_width = 1;
   }
   return ok_status();
 }

@@ -108,39 +108,6 @@ TEST(DraftEngine, ADraftMayProposeOfItsFirstTokensOnly) {
   EXPECT_LT(stats.proposals.accepted, stats.proposals.proposed);
 }
 
-// What all choices of a request were answered.
-class ChoicesWatch {
- public:
-  static std::map<int32_t, std::vector<TokenId>> ask(Engine& engine, std::vector<TokenId> prompt) {
-    const auto watch = std::make_shared<ChoicesWatch>();
-    Request request{.id = engine.next_request_id(),
-                    .prompt = std::move(prompt),
-                    .sampling = {.temperature = 0.8f, .max_tokens = 20, .ignore_eos = true}};
-    request.sampling.n = 3;
-    request.sampling.seed = 5;
-    const Status submitted =
-        engine.submit(std::move(request), [watch](const Emission& e) { watch->see(e); });
-    CHECK(submitted.ok());
-    std::unique_lock lock(watch->mutex_);
-    watch->changed_.wait(lock, [&] { return watch->ended_ == 3; });
-    return watch->tokens_;
-  }
-
- private:
-  void see(const Emission& emission) {
-    const std::lock_guard lock(mutex_);
-    auto& tokens = tokens_[emission.choice];
-    tokens.insert(tokens.end(), emission.tokens.begin(), emission.tokens.end());
-    if (emission.finish != FinishReason::kNone) ++ended_;
-    changed_.notify_all();
-  }
-
-  std::mutex mutex_;
-  std::condition_variable changed_;
-  std::map<int32_t, std::vector<TokenId>> tokens_;
-  int ended_ = 0;
-};
-
 // The prompt's last page is shared at first and copied where a choice goes on in it; found again in
 // the prefix cache, it holds what the draft has computed of it.
 TEST(DraftEngine, ChoicesAndFoundPrefixesKeepWhatTheDraftComputed) {

@@ -6,7 +6,10 @@
 
 #include <algorithm>
 #include <bit>
+#include <condition_variable>
 #include <filesystem>
+#include <map>
+#include <mutex>
 #include <string>
 #include <vector>
 
@@ -56,6 +59,39 @@ inline std::vector<TokenId> random_tokens(Rng& rng, int32_t count) {
   for (int32_t i = 0; i < count; ++i) tokens.push_back(static_cast<TokenId>(rng.below(kVocab)));
   return tokens;
 }
+
+// What all choices of a request were answered.
+class ChoicesWatch {
+ public:
+  static std::map<int32_t, std::vector<TokenId>> ask(Engine& engine, std::vector<TokenId> prompt) {
+    const auto watch = std::make_shared<ChoicesWatch>();
+    Request request{.id = engine.next_request_id(),
+                    .prompt = std::move(prompt),
+                    .sampling = {.temperature = 0.8f, .max_tokens = 20, .ignore_eos = true}};
+    request.sampling.n = 3;
+    request.sampling.seed = 5;
+    const Status submitted =
+        engine.submit(std::move(request), [watch](const Emission& e) { watch->see(e); });
+    CHECK(submitted.ok());
+    std::unique_lock lock(watch->mutex_);
+    watch->changed_.wait(lock, [&] { return watch->ended_ == 3; });
+    return watch->tokens_;
+  }
+
+ private:
+  void see(const Emission& emission) {
+    const std::lock_guard lock(mutex_);
+    auto& tokens = tokens_[emission.choice];
+    tokens.insert(tokens.end(), emission.tokens.begin(), emission.tokens.end());
+    if (emission.finish != FinishReason::kNone) ++ended_;
+    changed_.notify_all();
+  }
+
+  std::mutex mutex_;
+  std::condition_variable changed_;
+  std::map<int32_t, std::vector<TokenId>> tokens_;
+  int ended_ = 0;
+};
 
 // Greedy, drawn, and with what changes the choice of tokens.
 inline std::vector<TestRequest> requests() {

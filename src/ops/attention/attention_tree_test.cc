@@ -4,6 +4,7 @@
 #include <cmath>
 #include <cstring>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "ops/attention/attention_fixture.h"
@@ -92,11 +93,11 @@ TEST(AttentionTree, ValuesMayBePartOfKeys) {
 
 TEST(Attention, ANanOfABranchIsSeenOnItsPathAlone) {
   TestDevice device = TestDevice::cpu(2);
-  constexpr int32_t kFirst = 250, kRows = 40, kFaulty = 3;
-  for (const bool value : {false, true}) {
+  constexpr int32_t kFirst = 250, kRows = 40;
+  for (const auto& [value, faulty] : {std::pair{false, 3}, {true, 3}, {true, 8}, {true, 13}}) {
     Setting setting({4, 2, 64}, {KvFormat::kF16}, {kFirst + kRows});
     Sequence& sequence = setting.sequence(0);
-    (value ? sequence.v : sequence.k)[(kFirst + kFaulty) * 2 * 64] = std::nanf("");
+    (value ? sequence.v : sequence.k)[(kFirst + faulty) * 2 * 64] = std::nanf("");
     setting.write(0, 0, kFirst - 1);
     Rng rng(4);
     const std::vector<uint64_t> paths = random_paths(rng, kRows);
@@ -106,7 +107,7 @@ TEST(Attention, ANanOfABranchIsSeenOnItsPathAlone) {
       if (!run_step(device.context(), kernel, setting, {}, batch, results)) continue;
       EXPECT_FALSE(std::isnan(results[0].at(kFirst - 1, 0))) << kernel.name;
       for (int32_t i = 0; i < kRows; ++i) {
-        const bool on_path = (paths[static_cast<size_t>(i)] >> kFaulty & 1) != 0;
+        const bool on_path = (paths[static_cast<size_t>(i)] >> faulty & 1) != 0;
         EXPECT_EQ(std::isnan(results[0].at(kFirst + i, 0)), on_path) << kernel.name << " row " << i;
       }
     }

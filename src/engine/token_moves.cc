@@ -1,0 +1,49 @@
+#include "engine/token_moves.h"
+
+#include <cstring>
+
+#include "base/check.h"
+
+namespace headrace {
+namespace {
+
+// Of one head, keys or values, from one token of a page to one of another or the same.
+void move_head(const KvHeadView& from, int64_t from_token, const KvHeadView& to, int64_t to_token) {
+  const auto bytes = static_cast<size_t>(dtype_info(kv_element(from.format)).block_bytes);
+  if (from.dim_step == 1) {
+    std::memcpy(to.number(to_token, 0), from.number(from_token, 0),
+                bytes * static_cast<size_t>(from.dim));
+  } else {
+    for (int32_t d = 0; d < from.dim; ++d) {
+      std::memcpy(to.number(to_token, d), from.number(from_token, d), bytes);
+    }
+  }
+  if (!has_scales(from.format)) return;
+  for (int32_t d = 0; d < from.dim; d += kKvGroup) {
+    *to.scale(to_token, d) = *from.scale(from_token, d);
+  }
+}
+
+}  // namespace
+
+void move_token(const KvStorage& storage, const SlotTable& slots, SlotId slot, int32_t from,
+                int32_t to) {
+  const KvPlan& plan = storage.plan();
+  const int32_t block_tokens = plan.block_tokens;
+  for (size_t layer = 0; layer < storage.layers().size(); ++layer) {
+    const KvLayerView& kv = storage.layers()[layer];
+    const auto table = slots.block_table(slot, plan.layer_group[layer]);
+    const int32_t from_page = table[static_cast<size_t>(from / block_tokens)];
+    const int32_t to_page = table[static_cast<size_t>(to / block_tokens)];
+    CHECK(from_page >= 0 && to_page >= 0);
+    for (int32_t head = 0; head < kv.kv_heads; ++head) {
+      move_head(k_head(kv, from_page, head), from % block_tokens, k_head(kv, to_page, head),
+                to % block_tokens);
+      if (kv.v_aliases_k) continue;
+      move_head(v_head(kv, from_page, head), from % block_tokens, v_head(kv, to_page, head),
+                to % block_tokens);
+    }
+  }
+}
+
+}  // namespace headrace
