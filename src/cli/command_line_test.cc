@@ -482,6 +482,18 @@ TEST_F(ModelFlagsTest, SpeculationIsAskedForByFlagsOrAsJson) {
   EXPECT_NE(refused(R"({"synthetic_acceptance_rate":1.5})").find("between 0 and 1"),
             std::string::npos);
   EXPECT_NE(refused("[]").find("is not a JSON object"), std::string::npos);
+  EXPECT_TRUE(
+      parse({"--speculative-config", R"({"method":"ngram","tree_width":3,"tree_tokens":40})"})
+          .ok());
+  EXPECT_EQ(proposals.tree_width, 3);
+  EXPECT_EQ(proposals.tree_tokens, 40);
+  EXPECT_NE(refused(R"({"tree_width":9})").find("tree_width is not a whole number between 1 and 8"),
+            std::string::npos);
+  EXPECT_NE(refused(R"({"tree_tokens":65})").find("between 1 and 64"), std::string::npos);
+  EXPECT_NE(refused(R"({"speculative_token_tree":"[(0,)]"})").find("use tree_width"),
+            std::string::npos);
+  EXPECT_TRUE(parse({"--spec-method", "ngram", "--spec-tree-width", "2"}).ok());
+  EXPECT_EQ(proposals.tree_width, 2);
   EXPECT_FALSE(parse({"--speculative-config", "{"}).ok());
   EXPECT_TRUE(parse({"--speculative-config", R"({"prompt_lookup_max":1})"}).ok());
   EXPECT_EQ(proposals.lookup_min, 1);

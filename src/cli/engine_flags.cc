@@ -319,6 +319,11 @@ void add_proposal_flags(CLI::App& app, ProposalOptions& proposals, std::string& 
            "--num-speculative-tokens,--spec-tokens,--draft-max,--draft,--draft-n,"
            "--spec-draft-n-max",
            proposals.tokens_max, 1, kProposedTokensMax, "Most tokens that are proposed at a time");
+  add_size(app, "--spec-tree-width", proposals.tree_width, 1, kTreeWidthMax,
+           "ngram on a CPU: a tree is proposed, in which at most N branches go on from one token; "
+           "1: a chain");
+  add_size(app, "--spec-tree-tokens", proposals.tree_tokens, 1, TokenTree::kTokensMax,
+           "Most tokens of a tree");
   app.add_option("--draft-p-min,--spec-draft-p-min", proposals.chance_min,
                  "A greedy draft ends where the chance that all its tokens are right, by the draft "
                  "model, falls below this")
@@ -341,7 +346,7 @@ void add_proposal_flags(CLI::App& app, ProposalOptions& proposals, std::string& 
   app.add_option_function<std::string>(
          "--speculative-config,--sc", read,
          "The same as JSON: method, model, num_speculative_tokens, prompt_lookup_min, "
-         "prompt_lookup_max "
+         "prompt_lookup_max, tree_width, tree_tokens "
          "and, to measure "
          "speed alone, synthetic_acceptance_rate (proposals are accepted with that chance, answers "
          "mean nothing)")

@@ -6,6 +6,7 @@
 #include <fmt/format.h>
 
 #include "base/json.h"
+#include "sched/token_tree.h"
 
 namespace headrace {
 namespace {
@@ -57,6 +58,13 @@ Status read_member(const Json::Member& member, ProposalOptions& options, std::st
   }
   if (name == "prompt_lookup_min") return read_count(member, kLookupTokensMax, options.lookup_min);
   if (name == "prompt_lookup_max") return read_count(member, kLookupTokensMax, options.lookup_max);
+  if (name == "tree_width") return read_count(member, kTreeWidthMax, options.tree_width);
+  if (name == "tree_tokens") return read_count(member, TokenTree::kTokensMax, options.tree_tokens);
+  if (name == "speculative_token_tree") {
+    return invalid_argument(
+        "speculative_token_tree: no tree has a fixed form here, it has what is likely: use "
+        "tree_width and tree_tokens");
+  }
   if (name == "synthetic_acceptance_rate") return read_rate(member, options.synthetic_acceptance);
   if (name == "model") return read_model(member.second, draft_model);
   if (name == "draft_tensor_parallel_size") {
@@ -65,7 +73,8 @@ Status read_member(const Json::Member& member, ProposalOptions& options, std::st
   }
   return invalid_argument(
       fmt::format("{} is not a field: there are method, model, num_speculative_tokens, "
-                  "prompt_lookup_min, prompt_lookup_max and synthetic_acceptance_rate",
+                  "prompt_lookup_min, prompt_lookup_max, tree_width, tree_tokens and "
+                  "synthetic_acceptance_rate",
                   name));
 }
 
