@@ -251,7 +251,7 @@ stage_emulated() {
   # of the speed: one head size of each kind, no statistics.
   [[ $MODE == full ]] || filter="-*Cuda*:*Wgmma*:*Layout.*:*Plan.*:KernelNames.*:AmxEmulation.*:DeviceSample.*:SlotState.*\
 :*_d128_*:*_d256_*:*_d80_*:*F16_q8_kv8_d192_*:*_q14_kv2_*:*_window300:*I8_q8_kv1_d96_*:*F16_vI8_*:Sample.Draws*\
-:LinearTest.AWeightThatIsPackedLater*:Attention.ValuesMayBePartOfKeys"
+:LinearTest.AWeightThatIsPackedLater*:Attention.ValuesMayBePartOfKeys:AttentionTree.*"
   local -A running=()
   for cpu in Haswell Nehalem; do
     GTEST_OUTPUT="xml:$RESULTS/emulated/$cpu.xml" logged "emulated-$cpu.log" \

@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include <functional>
+#include <utility>
 
 #include "sched/draft_source.h"
 #include "sched/scheduler.h"
@@ -128,9 +129,43 @@ TEST_F(ProposalsTest, ATreeIsNoLargerThanTheAnswersRest) {
   EXPECT_EQ(finish_, FinishReason::kLength);
 }
 
-// Where each row costs as much as a step, what is unlikely is left out; the path to what is kept is
-// kept.
-TEST_F(ProposalsTest, OfATreeTheLikelyIsKept) {
+// Where rows cost nothing all of it, where a row costs nearly half a step the likeliest, where it
+// costs a step none.
+TEST_F(ProposalsTest, OfATreeWhatIsLikelyEnoughForItsTime) {
+  for (const auto& [row_seconds, expected] :
+       {std::pair{0.0, 4}, std::pair{0.45, 2}, std::pair{20.0, 0}}) {
+    VirtualClock clock;
+    options_.clock = &clock;
+    options_.steps_in_flight_max = 1;
+    options_.max_model_len = 128;
+    options_.proposals.tree_width = 2;
+    scheduler_ = Scheduler::create(options_).value();
+    source_->parents = {};
+    Request request;
+    request.id = RequestId(1);
+    request.prompt = {1, 2, 3};
+    request.sampling.max_tokens = 100;
+    ASSERT_TRUE(scheduler_->add(std::move(request)).ok());
+    // Chains of no to four tokens, all right, tell what rows cost.
+    for (int32_t i = 0; i < 16; ++i) {
+      source_->next = {20, 21, 22, 23};
+      source_->next.resize(static_cast<size_t>(i % 5));
+      plan_ = scheduler_->plan();
+      clock.advance_ns(static_cast<int64_t>(1e9 * (1 + row_seconds * (work().count - 1))));
+      Tokens sampled = work().proposed.tokens;
+      sampled.push_back(30);
+      apply(sampled);
+    }
+    source_->next = {11, 12, 13, 14};
+    source_->parents = {-1, 0, -1, 2};
+    plan_ = scheduler_->plan();
+    EXPECT_EQ(work().proposed.size(), expected) << row_seconds;
+    if (expected == 2) EXPECT_EQ(work().proposed, (TokenTree{{11, 12}}));
+  }
+}
+
+// With the path to it.
+TEST_F(ProposalsTest, OfATreeAPartIsKept) {
   TokenTree tree{{1, 2, 3, 4, 5}, {-1, 0, -1, 2, 3}};
   TokenTree second = tree;
   second.keep({true, false, true, true, false});

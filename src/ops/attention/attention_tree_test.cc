@@ -63,18 +63,33 @@ void expect_bits_of_chains(const Kernel<AttentionArgs>& kernel, const AttentionC
 class AttentionTreeSweep : public testing::TestWithParam<AttentionCase> {};
 INSTANTIATE_TEST_SUITE_P(Attention, AttentionTreeSweep, testing::ValuesIn(cases()), name_of);
 
-// Trees that begin behind a block, at the end of a split and behind one, of few rows and of the
-// most.
+// Trees that begin behind a block, at the end of a split and behind one.
 TEST_P(AttentionTreeSweep, ARowOfATreeHasTheBitsOfItsPath) {
   const AttentionCase& c = GetParam();
   TestDevice one = TestDevice::cpu(1), two = TestDevice::cpu(2);
   Rng rng(5);
   for (const auto& kernel : attention_kernels().all()) {
-    for (const auto& [tree_first, rows] : {std::pair{16, 5}, {247, kTreeRowsMax}, {300, 9}}) {
-      if (&kernel == &reference() && tree_first > 16) continue;  // slow
+    for (const auto& [tree_first, rows] : {std::pair{16, 5}, {250, 12}, {300, 4}}) {
+      const bool slow =
+          &kernel == &reference() ? tree_first > 16 : tree_first > 256 && c.heads.dim > 80;
+      if (slow) continue;
       SCOPED_TRACE(std::string(kernel.name) + " " + std::to_string(rows) + " rows behind " +
                    std::to_string(tree_first));
-      expect_bits_of_chains(kernel, c, rows == 9 ? one : two, tree_first, random_paths(rng, rows));
+      expect_bits_of_chains(kernel, c, rows == 12 ? two : one, tree_first, random_paths(rng, rows));
+    }
+  }
+}
+
+// Over five blocks, the last of them of the next split.
+TEST(AttentionTree, OfTheMostRows) {
+  TestDevice device = TestDevice::cpu(2);
+  Rng rng(7);
+  for (const AttentionCase& c : {AttentionCase{{9, 3, 64}, {KvFormat::kF16}, {}},
+                                 AttentionCase{{8, 1, 96}, {KvFormat::kInt8}, {.window = 30}}}) {
+    for (const auto& kernel : attention_kernels().all()) {
+      if (&kernel == &reference()) continue;
+      SCOPED_TRACE(kernel.name);
+      expect_bits_of_chains(kernel, c, device, 207, random_paths(rng, kTreeRowsMax));
     }
   }
 }

@@ -196,8 +196,15 @@ void score_rows(const AttentionTile& tile, int32_t row, Split& split) {
     score_blocks<Cache, kRows, kBlocks>(tile, row, block, split);
   }
   for (; block < last; ++block) score_blocks<Cache, kRows, 1>(tile, row, block, split);
-  for (int32_t b = 0; b < split.tree_blocks; ++b) {
-    score_blocks<Cache, kRows, 1>(tile, row, kSplitBlocks + b, split);
+}
+
+// Row by row; not part of the loops that every step runs.
+template <class Cache>
+[[gnu::noinline]] void score_tree(const AttentionTile& tile, Split& split) {
+  for (int32_t r = 0; r < tile.rows; ++r) {
+    for (int32_t b = 0; tile.path[r] != 0 && b < split.tree_blocks; ++b) {
+      score_blocks<Cache, 1, 1>(tile, r, kSplitBlocks + b, split);
+    }
   }
 }
 
@@ -325,8 +332,8 @@ void add_stretch(const Split& split, int32_t row, Range range, int32_t v_dim, fl
 
 // Behind the keys in place: those of each row's path that lie in `blocks`, one by one.
 template <class Cache>
-void add_paths(const AttentionTile& tile, int32_t split_first, const Split& split, Range blocks,
-               float* sums) {
+[[gnu::noinline]] void add_paths(const AttentionTile& tile, int32_t split_first, const Split& split,
+                                 Range blocks, float* sums) {
   for (int32_t r = 0; r < tile.rows; ++r) {
     const Range visible = clip(tile.key_first[r], tile.key_last[r], split_first);
     for_each_on_path(tile, split_first, visible, r, [&](int32_t, int32_t key) {
@@ -461,6 +468,21 @@ void score_all(const AttentionTile& tile, Split& split) {
   }
 }
 
+void score_all_of_tree(const AttentionTile& tile, Split& split) {
+  switch (tile.k_format) {
+    case KvFormat::kF32:
+      return score_tree<F32Cache>(tile, split);
+    case KvFormat::kF16:
+      return score_tree<F16Cache>(tile, split);
+    case KvFormat::kBF16:
+      return score_tree<Bf16Cache>(tile, split);
+    case KvFormat::kInt8:
+      return score_tree<Int8Cache>(tile, split);
+    case KvFormat::kFp8:
+      return;
+  }
+}
+
 void add_all_values_of_keys(const AttentionTile& tile, int32_t split_first, Split& split,
                             float* const sums) {
   switch (tile.k_format) {
@@ -500,6 +522,7 @@ void attend_split(const AttentionTile& tile, int32_t split_first, const Attentio
   locate(tile, split_first, split);
   stage_q(tile, split);
   score_all(tile, split);
+  if (split.tree_blocks > 0) score_all_of_tree(tile, split);
   for (int32_t r = 0; r < tile.rows; ++r) {
     if (empty(split.visible[r])) continue;
     take_path_scores(tile, split_first, split, r);
