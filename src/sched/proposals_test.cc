@@ -147,7 +147,7 @@ TEST_F(ProposalsTest, OfATreeWhatIsLikelyEnoughForItsTime) {
     request.sampling.max_tokens = 100;
     ASSERT_TRUE(scheduler_->add(std::move(request)).ok());
     // Chains of no to four tokens, all right, tell what rows cost.
-    for (int32_t i = 0; i < 16; ++i) {
+    for (int32_t i = 0; i < 24; ++i) {
       source_->next = {20, 21, 22, 23};
       source_->next.resize(static_cast<size_t>(i % 5));
       plan_ = scheduler_->plan();
@@ -162,6 +162,24 @@ TEST_F(ProposalsTest, OfATreeWhatIsLikelyEnoughForItsTime) {
     EXPECT_EQ(work().proposed.size(), expected) << row_seconds;
     if (expected == 2) EXPECT_EQ(work().proposed, (TokenTree{{11, 12}}));
   }
+}
+
+// One sequence alone decodes for long before a text repeats: what its steps took says nothing of
+// rows, and proposals are tried.
+TEST_F(ProposalsTest, ProposalsBeginWhateverWasMeasuredWithout) {
+  VirtualClock clock;
+  options_.clock = &clock;
+  options_.steps_in_flight_max = 1;
+  options_.max_model_len = 128;
+  ASSERT_NO_FATAL_FAILURE(begin(100));
+  for (int i = 0; i < 40; ++i) {
+    plan_ = scheduler_->plan();
+    clock.advance_ns(1'000'000'000);
+    apply({20});
+  }
+  source_->next = {11, 12};
+  plan_ = scheduler_->plan();
+  EXPECT_EQ(work().proposed.tokens, (Tokens{11, 12}));
 }
 
 // With the path to it.

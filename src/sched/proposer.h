@@ -62,6 +62,10 @@ class Proposer {
   static constexpr int32_t kInVainMax = 8, kPauseTokens = 128;
   static constexpr double kLearning = 1.0 / 8, kBranchLearning = 1.0 / 64;
 
+  // What a row costs beside a step is not known before so many steps had proposals: where one
+  // sequence decodes, both are half of what a step takes, and nothing would ever be proposed.
+  static constexpr uint64_t kTrials = 16;
+
   // Of an answer that has a form more than of others is accepted, from the first on.
   static constexpr double kFormAcceptance = 0.9;
 
