@@ -146,7 +146,7 @@ class Start:
         if case.name not in alone:
             return None
         near = soak_check.NEAR_OF_STATES if self.shape.keeps_states() else soak_check.NEAR
-        eights = self.flags.keeps_fp8() + self.flags.multiplies_fp8()
+        eights = self.flags.keeps_small() + self.flags.multiplies_fp8()
         if eights > 0:
             near = soak_check.NEAR_OF_FP8 * eights * (2 if self.shape.keeps_states() else 1)
         if self.shape.has_experts():

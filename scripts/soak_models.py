@@ -161,7 +161,7 @@ class Flags:
         swaps, proposes = "--kv-offloading-size" in self.flags, "--speculative-config" in self.flags
         if shape.keeps_states() and (swaps or proposes):
             return False  # refused, or of no effect
-        if shape.keeps_latents() and self.keeps_fp8():
+        if shape.keeps_latents() and self.keeps_small():
             return False
         if self.drafts and (shape.keeps_states() or len(set(shape.more.get("layer_types", []))) > 1):
             return False
@@ -169,15 +169,16 @@ class Flags:
             return False
         return 16 * shape.token_bytes(self.element()) >= self.page_bytes_min
 
-    def keeps_fp8(self):
-        return "fp8" in self.flags
+    def keeps_small(self):
+        """Whether keys and values have fewer bits than activations."""
+        return "fp8" in self.flags or "int8" in self.flags
 
     def multiplies_fp8(self):
         return "--quantization=fp8" in self.flags
 
     def element(self):
         """Bytes of a component of a key."""
-        return 1 if self.keeps_fp8() else 4 if "float32" in self.flags else 2
+        return 1 if self.keeps_small() else 4 if "float32" in self.flags else 2
 
 
 TIGHT = 2 * MODEL_LEN
@@ -186,6 +187,7 @@ CROWDED = ("--admission-headroom", "0")
 SWAP = (*CROWDED, "--kv-offloading-size", "0.5", "--preemption-mode", "swap")
 DISK = (*CROWDED, "--kv-offloading-size", "0.01", "--kv-disk-size", "0.25", "--preemption-mode", "swap")
 FP8 = ("--kv-cache-dtype", "fp8")
+INT8 = ("--kv-cache-dtype", "int8")
 OUT_AND_BACK = ("preemptions", "pages_stored", "pages_loaded")
 # One token is match enough: texts of random weights repeat little.
 NGRAM = ("--speculative-config", '{"method": "ngram", "prompt_lookup_min": 1}')
@@ -201,6 +203,10 @@ FLAGS = [
     Flags("kv-fp8", *FP8),
     Flags("kv-fp8-invariant", *FP8, "--batch-invariant"),
     Flags("kv-fp8-swap", *FP8, "--batch-invariant", *SWAP, pool=TIGHT, pressure=OUT_AND_BACK),
+    Flags("kv-int8", *INT8),
+    Flags("kv-int8-invariant", *INT8, "--batch-invariant"),
+    Flags("kv-int8-swap", *INT8, "--batch-invariant", *SWAP, pool=TIGHT, pressure=OUT_AND_BACK),
+    Flags("kv-int8-small-steps", *INT8, *NGRAM, "--max-num-batched-tokens", "48", pressure=("proposed",)),
     Flags("kv-fp8-small-steps", *FP8, *NGRAM, "--max-num-batched-tokens", "48", pressure=("proposed",)),
     Flags("small-steps", "--max-num-batched-tokens", "48", "--no-gemm-trials"),
     Flags("contiguous", "--kv-memory", "contiguous", pool=MODEL_LEN * 16),

@@ -2,10 +2,10 @@
 // causal sequence), decode by bytes of keys and values a second; latents by both (2 (576 + 512) Hq
 // a row and key, 1,152 bytes a key).
 //
-//   attention_bench [--case PART] [--kernel PART] [--kv bf16|fp8|both] [--rounds N]
+//   attention_bench [--case PART] [--kernel PART] [--kv bf16|fp8|int8|all] [--rounds N]
 //                   [--section-bytes N]
 //
-// --kv: what keys and values are kept as; both: each case with one, then with the other.
+// --kv: what keys and values are kept as; all: each case with one after the other.
 // One JSON line a measurement: the median over graph replays of kLaunches launches each. Blocks are
 // scattered; values are random. `plan_us`: making the plan on the host.
 #include <cuda_runtime.h>
@@ -24,6 +24,7 @@
 
 #include "base/rng.h"
 #include "ops/attention/attention.h"
+#include "ops/attention/kv_numbers.h"
 #include "ops/attention/latent_plan.h"
 #include "ops/attention/plan.h"
 #include "tensor/float8.h"
@@ -176,6 +177,31 @@ void fill_random_fp8(Stream& stream, const Buffer& buffer) {
   static const std::vector<uint8_t> kValues = random_values(float_to_e4m3);
   fill(stream, buffer, kValues);
 }
+// Blocks of integers with their scales, over and over.
+void fill_random_integers(Stream& stream, const Buffer& buffer, KvLayerView kv) {
+  constexpr int32_t kBlocks = 64;
+  std::vector<std::byte> blocks(static_cast<size_t>(kBlocks * kv.block_stride));
+  kv.base = blocks.data();
+  const std::vector<float> numbers = random_values(+[](float value) { return value; });
+  size_t next = 0;
+  for (int64_t slot = 0; slot < kBlocks * kv.block_tokens; ++slot) {
+    for (int32_t head = 0; head < kv.kv_heads; ++head) {
+      for (const auto store : {store_key, store_value}) {
+        store(kv, slot, head, numbers.data() + next);
+        next = (next + static_cast<size_t>(kv.k_dim)) % (numbers.size() / 2);
+      }
+    }
+  }
+  fill(stream, buffer, blocks);
+  CHECK(stream.synchronize().ok());
+}
+
+struct Kept {
+  std::string_view name;
+  KvFormat format;
+};
+constexpr Kept kKept[] = {
+    {"bf16", KvFormat::kBF16}, {"fp8", KvFormat::kFp8}, {"int8", KvFormat::kInt8Head}};
 
 // A case's memory on the device.
 struct Setting {
@@ -200,27 +226,31 @@ void count_work(const Case& c, Setting& setting) {
   }
 }
 
-KvLayerView make_cache(Device& device, Stream& stream, const Case& c, int64_t blocks, bool fp8,
-                       Setting& setting) {
-  KvLayerView kv =
-      alike_kv(fp8 ? KvFormat::kFp8 : KvFormat::kBF16, KeyLayout::kRows, c.kv_heads, c.head_dim);
+KvLayerView make_cache(Device& device, Stream& stream, const Case& c, int64_t blocks,
+                       KvFormat format, Setting& setting) {
+  KvLayerView kv = alike_kv(format, KeyLayout::kRows, c.kv_heads, c.head_dim);
   kv.block_stride = c.latents ? k_part_bytes(kv) : 2 * kv.v_offset;
   kv.v_aliases_k = c.latents;
   kv.v_dim = c.value_dim();
   setting.cache = std::move(device.allocate(blocks * kv.block_stride).value());
   kv.base = setting.cache.data();
-  if (!fp8) {
+  if (format == KvFormat::kBF16) {
     fill_random(stream, setting.cache);
     return kv;
   }
-  fill_random_fp8(stream, setting.cache);
+  if (format == KvFormat::kFp8) {
+    fill_random_fp8(stream, setting.cache);
+  } else {
+    fill_random_integers(stream, setting.cache, kv);
+  }
   const int64_t unpacked_bytes = unpacked_kv(kv, DType::kBF16).block_stride;
   setting.unpacked = std::move(device.allocate(blocks * unpacked_bytes).value());
   kv.unpacked = setting.unpacked.data();
   return kv;
 }
 
-Setting make(Device& device, Stream& stream, const Case& c, int64_t section_bytes, bool fp8) {
+Setting make(Device& device, Stream& stream, const Case& c, int64_t section_bytes,
+             KvFormat format) {
   Setting setting;
   const auto allocate = [&](int64_t bytes) { return std::move(device.allocate(bytes).value()); };
   int32_t rows = 0, sequences = 0, blocks = 0;
@@ -229,7 +259,7 @@ Setting make(Device& device, Stream& stream, const Case& c, int64_t section_byte
     sequences += part.count;
     blocks += part.count * ((part.length + 15) / 16);
   }
-  const KvLayerView kv = make_cache(device, stream, c, blocks, fp8, setting);
+  const KvLayerView kv = make_cache(device, stream, c, blocks, format, setting);
 
   std::vector<int32_t> table(static_cast<size_t>(blocks));
   std::iota(table.begin(), table.end(), 0);
@@ -282,7 +312,8 @@ Setting make(Device& device, Stream& stream, const Case& c, int64_t section_byte
                   .window = c.window,
                   .out = TensorView(setting.out.data(), DType::kBF16, Shape{rows, out_columns})};
   count_work(c, setting);
-  if (fp8) setting.bytes /= 2;
+  const double kept_bytes = static_cast<double>(kv_head_bytes(format, c.head_dim, 16));
+  setting.bytes *= kept_bytes / (2.0 * 16 * c.head_dim);
   return setting;
 }
 
@@ -319,10 +350,11 @@ double measure(OpContext& context, const Kernel<AttentionArgs>& kernel, const At
   return times[times.size() / 2];
 }
 
-void run_case(Device& device, Stream& stream, const Options& options, const Case& c, bool fp8) {
+void run_case(Device& device, Stream& stream, const Options& options, const Case& c,
+              const Kept& kept) {
   SingleRank one;
   Mesh mesh{&one, &one, &one};
-  Setting setting = make(device, stream, c, options.section_bytes, fp8);
+  Setting setting = make(device, stream, c, options.section_bytes, kept.format);
   setting.args.plan = &setting.plan;
   Workspace workspace(std::move(setting.workspace_memory));
   OpContext context{device, stream, workspace, mesh};
@@ -338,8 +370,8 @@ void run_case(Device& device, Stream& stream, const Options& options, const Case
         "{{\"case\": \"{}\", \"kernel\": \"{}\", \"kv\": \"{}\", \"section_mb\": {}, \"us\": "
         "{:.2f}, "
         "\"tflops\": {:.1f}, \"gb_s\": {:.0f}, \"plan_us\": {:.1f}}}\n",
-        c.name, kernel.name, fp8 ? "fp8" : "bf16", options.section_bytes >> 20, us,
-        setting.flops / us * 1e-6, setting.bytes / us * 1e-3, setting.plan_us);
+        c.name, kernel.name, kept.name, options.section_bytes >> 20, us, setting.flops / us * 1e-6,
+        setting.bytes / us * 1e-3, setting.plan_us);
     std::fflush(stdout);
   }
 }
@@ -350,8 +382,11 @@ void run(const Options& options) {
   const std::unique_ptr<Stream> stream = (*created)->create_stream();
   for (const Case& c : cases()) {
     if (c.name.find(options.test_case) == std::string::npos) continue;
-    if (options.kv != "fp8") run_case(**created, *stream, options, c, /*fp8=*/false);
-    if (options.kv != "bf16" && !c.latents) run_case(**created, *stream, options, c, /*fp8=*/true);
+    for (const Kept& kept : kKept) {
+      if (options.kv != kept.name && options.kv != "all") continue;
+      if (c.latents && kept.format != KvFormat::kBF16) continue;
+      run_case(**created, *stream, options, c, kept);
+    }
   }
 }
 

@@ -189,9 +189,8 @@ TEST_F(ModelFlagsTest, KeysAndValuesHaveAFormat) {
   EXPECT_EQ(of_llama_cpp.k, KvFormat::kInt8);
   EXPECT_EQ(of_llama_cpp.v, KvFormat::kInt8);
   EXPECT_TRUE(check_kv_formats(flags_.stack.kv_formats, /*on_gpu=*/false).ok());
-  EXPECT_TRUE(check_kv_formats(flags_.stack.kv_formats, /*on_gpu=*/true)
-                  .message()
-                  .starts_with("--cache-type-k int8: on a GPU"));
+  EXPECT_TRUE(check_kv_formats(flags_.stack.kv_formats, /*on_gpu=*/true).ok());
+  EXPECT_EQ(choose_gpu_kv_formats(flags_.stack.kv_formats, DType::kBF16).v, KvFormat::kInt8Head);
   EXPECT_TRUE(check_kv_formats({}, /*on_gpu=*/true).ok());
   EXPECT_EQ(choose_kv_formats({}, DType::kBF16).v, KvFormat::kBF16);
   EXPECT_TRUE(check_kv_formats({.both = KvFormat::kBF16}, /*on_gpu=*/false)
@@ -214,21 +213,28 @@ TEST_F(ModelFlagsTest, EightBitFloatsAreOfGpus) {
     EXPECT_EQ(chosen.v, KvFormat::kFp8);
   }
   EXPECT_EQ(choose_gpu_kv_formats({.both = KvFormat::kF16}, DType::kBF16).v, KvFormat::kBF16);
-  EXPECT_NE(check_kv_formats({.both = KvFormat::kInt8}, /*on_gpu=*/true).message().find("fp8"),
+  EXPECT_EQ(choose_gpu_kv_formats({.both = KvFormat::kInt8}, DType::kBF16).k, KvFormat::kInt8Head);
+  EXPECT_NE(check_kv_formats({.both = KvFormat::kF32}, /*on_gpu=*/true).message().find("int8"),
             std::string::npos);
+  EXPECT_EQ(
+      check_kv_formats({.k = KvFormat::kInt8}, /*on_gpu=*/true).message(),
+      "--cache-type-k int8: on a GPU keys and values are kept alike: use --kv-cache-dtype int8");
+  EXPECT_FALSE(check_kv_formats({.k = KvFormat::kInt8, .v = KvFormat::kFp8}, /*on_gpu=*/true).ok());
   EXPECT_EQ(
       check_kv_formats({.v = KvFormat::kFp8}, /*on_gpu=*/true).message(),
       "--cache-type-v fp8: on a GPU keys and values are kept alike: use --kv-cache-dtype fp8");
   EXPECT_TRUE(check_kv_formats({.k = KvFormat::kFp8, .v = KvFormat::kFp8}, /*on_gpu=*/true).ok());
 }
 
-TEST_F(ModelFlagsTest, EightBitFloatsAreRefusedByNameWhereTheyCannotBe) {
-  const KvFormatOptions fp8{.both = KvFormat::kFp8};
+TEST_F(ModelFlagsTest, SmallFormatsAreRefusedByNameWhereTheyCannotBe) {
+  const KvFormatOptions fp8{.both = KvFormat::kFp8}, int8{.both = KvFormat::kInt8};
   ModelSpec spec{.kv = {{.kv_heads = 2, .k_dim = 64, .v_dim = 64}, {.kv_heads = 0}}};
   constexpr KvMemoryKind kPaged = KvMemoryKind::kPaged;
   EXPECT_TRUE(check_gpu_kv(fp8, "m", spec, kPaged).ok());
   EXPECT_EQ(check_gpu_kv(fp8, "m", spec, KvMemoryKind::kVirtual).message(),
             "--kv-cache-dtype fp8 is for --kv-memory paged, not virtual: leave one out");
+  EXPECT_EQ(check_gpu_kv(int8, "m", spec, KvMemoryKind::kContiguous).message(),
+            "--kv-cache-dtype int8 is for --kv-memory paged, not contiguous: leave one out");
   EXPECT_TRUE(check_gpu_kv({}, "m", spec, KvMemoryKind::kVirtual).ok());
   spec.kv.push_back({.kv_heads = 1, .k_dim = 576, .v_dim = 512, .v_aliases_k = true});
   EXPECT_EQ(check_gpu_kv(fp8, "m", spec, kPaged).message(),

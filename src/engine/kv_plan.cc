@@ -148,7 +148,7 @@ int64_t KvPlan::unpacked_page_bytes() const {
   for (const KvLayerKind& kind : kinds) {
     if (kind.layer_count == 0) continue;
     const KvLayerView kv = kv_view(kind.kv, formats, KeyLayout::kRows, block_tokens);
-    if (!alike_and_fp8(kv)) continue;
+    if (!alike_in_columns(kv)) continue;
     bytes = std::max(bytes, unpacked_kv(kv, DType::kF16).block_stride);
   }
   return bytes;

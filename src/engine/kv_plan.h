@@ -49,8 +49,8 @@ struct KvPlan {
   // Of that, the keys and values that the token sees, itself included: the least that any layout
   // could hold.
   int64_t seen_bytes(int64_t tokens) const;
-  // Of kFp8: what each page has beside the pool, where a layer of it is unpacked to 16 bits
-  // (KvLayerView::unpacked); else 0.
+  // Of numbers in columns: what each page has beside the pool, where a layer of it is unpacked to
+  // 16 bits (KvLayerView::unpacked); else 0.
   int64_t unpacked_page_bytes() const;
   // How layers lie in pages, as text: equal for equal layouts of the same model.
   std::string layout() const;

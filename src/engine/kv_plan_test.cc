@@ -280,11 +280,24 @@ TEST(KvPlan, EightBitFloatsTakeHalfThePages) {
   }
 }
 
+// Integers of 8 bits with a scale for a head save 48 % and more.
+TEST(KvPlan, IntegersWithAScaleAHeadSaveAlmostHalf) {
+  for (const int32_t dim : {64, 80, 96, 128, 256}) {
+    const ModelSpec spec = spec_of(4, 4, {2, dim, dim, 0}, 4096);
+    const KvPlan wide = plan_kv(spec, {KvFormat::kBF16}, 16);
+    const KvPlan plan = plan_kv(spec, {KvFormat::kInt8Head}, 16);
+    EXPECT_EQ(plan.page_bytes, 4 * 2 * 2 * 16 * (dim + 2)) << dim;
+    EXPECT_LE(static_cast<double>(plan.page_bytes), 0.52 * static_cast<double>(wide.page_bytes));
+    EXPECT_EQ(plan.unpacked_page_bytes(), wide.page_bytes / 4) << dim;
+  }
+}
+
 // All layers have one memory for it, of the plan's size.
-TEST(KvPlan, LayersOf8BitFloatsShareWhatTheyAreUnpackedTo) {
+TEST(KvPlan, LayersInColumnsShareWhatTheyAreUnpackedTo) {
   const auto device = create_null_device({});
   const ModelSpec spec = spec_of(6, 2, {2, 64, 64, 128}, 4096);
-  for (const KvFormat format : {KvFormat::kFp8, KvFormat::kBF16}) {
+  for (const KvFormat format : {KvFormat::kFp8, KvFormat::kInt8Head, KvFormat::kBF16}) {
+    const bool in_columns = format != KvFormat::kBF16;
     constexpr int32_t kPages = 9;
     KvPlan plan = plan_kv(spec, {format}, 16);
     const int64_t page_bytes = plan.page_bytes, unpacked_bytes = plan.unpacked_page_bytes();
@@ -296,10 +309,10 @@ TEST(KvPlan, LayersOf8BitFloatsShareWhatTheyAreUnpackedTo) {
     ASSERT_TRUE(storage.add_unpacked(*device, kPages).ok());
     for (const KvLayerView& layer : storage.layers()) {
       EXPECT_EQ(layer.unpacked, storage.layers().front().unpacked);
-      EXPECT_EQ(layer.unpacked != nullptr, format == KvFormat::kFp8);
+      EXPECT_EQ(layer.unpacked != nullptr, in_columns);
     }
     EXPECT_LE(free_bytes - device->free_bytes(), kPages * unpacked_bytes);
-    EXPECT_EQ(unpacked_bytes, format == KvFormat::kFp8 ? 2 * 64 * 2 * 16 * 2 : 0);
+    EXPECT_EQ(unpacked_bytes, in_columns ? 2 * 64 * 2 * 16 * 2 : 0);
   }
 }
 

@@ -28,7 +28,7 @@ Status KvStorage::add_unpacked(Device& device, int64_t page_count) {
   if (page_bytes == 0) return ok_status();
   HR_ASSIGN_OR_RETURN(unpacked_, device.allocate(page_count * page_bytes));
   for (KvLayerView& layer : layers_) {
-    if (alike_and_fp8(layer)) layer.unpacked = unpacked_.data();
+    if (alike_in_columns(layer)) layer.unpacked = unpacked_.data();
   }
   return ok_status();
 }

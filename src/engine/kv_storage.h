@@ -27,8 +27,8 @@ class KvStorage {
   static KvStorage create(Device& device, const ModelSpec& spec, KvPlan plan,
                           std::unique_ptr<KvMemory> memory);
 
-  // Gives layers of kFp8 the memory in which their pages are unpacked, `page_count` of them
-  // (KvPlan::unpacked_page_bytes()); nothing where there is none. kExhausted.
+  // Gives layers of numbers in columns the memory in which their pages are unpacked, `page_count`
+  // of them (KvPlan::unpacked_page_bytes()); nothing where there is none. kExhausted.
   Status add_unpacked(Device& device, int64_t page_count);
 
   std::span<const KvLayerView> layers() const { return layers_; }  // [layers]

@@ -30,8 +30,10 @@ Status check_beside_draft(const StackOptions& options) {
     return refuse("a GPU where it is Medusa heads",
                   "use --device cpu, or leave the draft out: answers are the same");
   }
-  if (gpu && is_head(method) && is_fp8(options.kv_formats)) {
-    return refuse("--kv-cache-dtype fp8 where it is a head, whose features have 16 bits",
+  const std::optional<KvFormat> small = small_kv_format(options.kv_formats);
+  if (gpu && is_head(method) && small) {
+    return refuse(fmt::format("--kv-cache-dtype {} where it is a head, whose features have 16 bits",
+                              name_of(kKvFormats, small)),
                   "leave one of them out");
   }
   if (options.device.tensor_parallel_size > 1) {

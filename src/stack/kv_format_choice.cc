@@ -14,14 +14,10 @@ Status refuse(std::string_view flag, std::optional<KvFormat> format, std::string
 }
 
 Status check_on_gpu(std::string_view flag, std::optional<KvFormat> format) {
-  if (format == KvFormat::kInt8) {
-    return refuse(flag, format,
-                  ": on a GPU 8 bits are --kv-cache-dtype fp8; or use auto, or --device cpu");
-  }
   if (format == KvFormat::kF32) {
     return refuse(flag, format,
                   ": on a GPU keys and values have the type of the model's activations, or are "
-                  "fp8: use auto, or --device cpu");
+                  "int8 or fp8: use auto, or --device cpu");
   }
   return ok_status();
 }
@@ -32,11 +28,18 @@ Status check_on_cpu(std::string_view flag, std::optional<KvFormat> format) {
   return refuse(flag, format, " is not supported on a CPU: use f16, int8 or f32");
 }
 
+// Of fewer bits than activations have on a GPU.
+bool is_small(std::optional<KvFormat> format) {
+  return format == KvFormat::kFp8 || format == KvFormat::kInt8;
+}
+
 }  // namespace
 
-bool is_fp8(const KvFormatOptions& options) {
-  return options.both == KvFormat::kFp8 || options.k == KvFormat::kFp8 ||
-         options.v == KvFormat::kFp8;
+std::optional<KvFormat> small_kv_format(const KvFormatOptions& options) {
+  for (const std::optional<KvFormat> format : {options.k, options.v, options.both}) {
+    if (is_small(format)) return format;
+  }
+  return std::nullopt;
 }
 
 Status check_kv_formats(const KvFormatOptions& options, bool on_gpu) {
@@ -44,29 +47,33 @@ Status check_kv_formats(const KvFormatOptions& options, bool on_gpu) {
   HR_RETURN_IF_ERROR(check("kv-cache-dtype", options.both));
   HR_RETURN_IF_ERROR(check("cache-type-k", options.k));
   HR_RETURN_IF_ERROR(check("cache-type-v", options.v));
-  if (!on_gpu || !is_fp8(options)) return ok_status();
+  if (!on_gpu || !small_kv_format(options)) return ok_status();
   const KvFormats formats = choose_kv_formats(options, DType::kF16);
   if (formats.k == formats.v) return ok_status();
-  const bool keys = formats.k == KvFormat::kFp8;
-  return refuse(keys ? "cache-type-k" : "cache-type-v", KvFormat::kFp8,
-                ": on a GPU keys and values are kept alike: use --kv-cache-dtype fp8");
+  const bool keys = is_small(formats.k);
+  const KvFormat small = keys ? formats.k : formats.v;
+  return refuse(keys ? "cache-type-k" : "cache-type-v", small,
+                fmt::format(": on a GPU keys and values are kept alike: use --kv-cache-dtype {}",
+                            name_of(kKvFormats, std::optional(small))));
 }
 
 Status check_gpu_kv(const KvFormatOptions& options, const std::string& model, const ModelSpec& spec,
                     KvMemoryKind memory) {
-  if (!is_fp8(options)) return ok_status();
+  const std::optional<KvFormat> small = small_kv_format(options);
+  if (!small) return ok_status();
+  const auto name = name_of(kKvFormats, small);
   if (memory != KvMemoryKind::kPaged) {
     return unsupported(
-        fmt::format("--kv-cache-dtype fp8 is for --kv-memory paged, not {}: leave one out",
+        fmt::format("--kv-cache-dtype {} is for --kv-memory paged, not {}: leave one out", name,
                     name_of(kKvMemoryKinds, memory)),
         "kv-cache-dtype");
   }
   for (const LayerKv& kv : spec.kv) {
     if (kv.kv_heads == 0 || (!kv.v_aliases_k && kv.k_dim == kv.v_dim)) continue;
     return unsupported(
-        fmt::format("{}: --kv-cache-dtype fp8: its layers keep {}, which are not "
+        fmt::format("{}: --kv-cache-dtype {}: its layers keep {}, which are not "
                     "kept in 8 bits: use auto",
-                    model, kv.v_aliases_k ? "latents" : "keys and values of two sizes"),
+                    model, name, kv.v_aliases_k ? "latents" : "keys and values of two sizes"),
         "kv-cache-dtype");
   }
   return ok_status();
@@ -78,7 +85,9 @@ KvFormats choose_kv_formats(const KvFormatOptions& options, DType computed) {
 }
 
 KvFormats choose_gpu_kv_formats(const KvFormatOptions& options, DType activations) {
-  return {is_fp8(options) ? KvFormat::kFp8 : kv_format(activations)};
+  const std::optional<KvFormat> small = small_kv_format(options);
+  if (!small) return {kv_format(activations)};
+  return {small == KvFormat::kInt8 ? KvFormat::kInt8Head : *small};
 }
 
 }  // namespace headrace

@@ -1,6 +1,8 @@
 // What keys and values are kept as: what flags ask for, where a device has kernels for it.
 #pragma once
 
+#include <optional>
+
 #include "base/status.h"
 #include "models/model.h"
 #include "stack/stack_options.h"
@@ -14,12 +16,13 @@ Status check_kv_formats(const KvFormatOptions& options, bool on_gpu);
 Status check_gpu_kv(const KvFormatOptions& options, const std::string& model, const ModelSpec& spec,
                     KvMemoryKind memory);
 
-// Whether keys or values are asked for in 8-bit floats.
-bool is_fp8(const KvFormatOptions& options);
+// What keys or values are asked for as that has fewer bits than a GPU's activations, if it is.
+std::optional<KvFormat> small_kv_format(const KvFormatOptions& options);
 
 // `computed`: the type in which attention computes or, on a CPU, keeps what nobody asked for.
 KvFormats choose_kv_formats(const KvFormatOptions& options, DType computed);
-// On a GPU: 8-bit floats, or the type of the activations, as which all 16-bit types are taken.
+// On a GPU: what is asked for of fewer bits, in its layout there, or the type of the activations,
+// as which all 16-bit types are taken.
 KvFormats choose_gpu_kv_formats(const KvFormatOptions& options, DType activations);
 
 }  // namespace headrace

@@ -382,10 +382,10 @@ class StackLoader {
     if (!on_gpu()) return ok_status();
     const auto spec = weights.architecture->parse(weights.config);
     if (!spec.ok()) return spec.status().with_context(options_.model);
-    if (is_fp8(options_.kv_formats) && weights.config.qkv_bias) {
+    if (small_kv_format(options_.kv_formats) && weights.config.qkv_bias) {
       log_warning(
-          "{}: its keys have biases; where they are large, as Qwen2.5's are, 8-bit floats keep "
-          "little beside them: compare its perplexity with that of --kv-cache-dtype auto",
+          "{}: its keys have biases; where they are large, as Qwen2.5's are, 8 bits keep little "
+          "beside them: compare its perplexity with that of --kv-cache-dtype auto",
           options_.model);
     }
     return check_gpu_kv(options_.kv_formats, options_.model, *spec, options_.runner.kv_memory);

@@ -353,17 +353,24 @@ TEST(TinyCuda, RowsMadeInAttentionChangeNoToken) {
   }
 }
 
-// Keys and values in 8-bit floats. Latents are refused by name.
-StackOptions with_fp8(StackOptions options) {
-  options.kv_formats.both = KvFormat::kFp8;
-  return options;
-}
+// Keys and values of fewer bits than activations have. Latents are refused by name.
+class TinyCudaKv : public testing::TestWithParam<KvFormat> {
+ protected:
+  static StackOptions with_format(StackOptions options) {
+    options.kv_formats.both = GetParam();
+    return options;
+  }
+};
+INSTANTIATE_TEST_SUITE_P(Formats, TinyCudaKv, testing::Values(KvFormat::kFp8, KvFormat::kInt8),
+                         [](const auto& of) {
+                           return std::string(name_of(kKvFormats, std::optional(of.param)));
+                         });
 
-TEST(TinyCuda, KeysAndValuesInFp8AreNear) {
+TEST_P(TinyCudaKv, KeysAndValuesAreNear) {
   if (!cuda_device_present()) GTEST_SKIP() << "not run: there is no GPU";
   int near = 0;
   for (const std::string& path : model_paths()) {
-    const auto options = with_fp8(options_of(path, DeviceChoice::kGpu, DType::kF16));
+    const auto options = with_format(options_of(path, DeviceChoice::kGpu, DType::kF16));
     const auto model = ModelUnderTest::load(options);
     if (!model.ok()) {
       EXPECT_NE(model.status().message().find("keep latents, which are not kept in 8 bits"),
@@ -373,7 +380,7 @@ TEST(TinyCuda, KeysAndValuesInFp8AreNear) {
     }
     // Three bits of mantissa in models of 32 columns: far off where a random model is sharp. That
     // kernels compute on what is kept is what the tests behind this one see.
-    expect_model_near(options, 5.0);
+    expect_model_near(options, GetParam() == KvFormat::kFp8 ? 5.0 : 2.0);
     ++near;
   }
   EXPECT_GT(near, 60);
@@ -381,12 +388,12 @@ TEST(TinyCuda, KeysAndValuesInFp8AreNear) {
 
 // Decode and prompts of each head size, by the fast kernels and by the slow one, of which nothing
 // is unpacked.
-TEST(TinyCuda, KernelsOfFp8Agree) {
+TEST_P(TinyCudaKv, KernelsAgree) {
   if (!cuda_device_present()) GTEST_SKIP() << "not run: there is no GPU";
   for (const char* type : {"llama", "gemma2", "gpt-oss"}) {
     for (const int32_t head_dim : {64, 80, 96, 128, 256}) {
-      StackOptions options =
-          with_fp8(options_of(model_of_head_size(type, head_dim), DeviceChoice::kGpu, DType::kF16));
+      StackOptions options = with_format(
+          options_of(model_of_head_size(type, head_dim), DeviceChoice::kGpu, DType::kF16));
       SCOPED_TRACE(options.model);
       options.load.format = LoadFormat::kDummy;
       auto fast = ModelUnderTest::load(options);
@@ -410,14 +417,14 @@ TEST(TinyCuda, KernelsOfFp8Agree) {
 // Together, alone, in chunks, with proposals, without recordings, behind a cached beginning, and
 // preempted and swapped out: a row attends what is kept of it, so that with --batch-invariant its
 // bits are its own.
-TEST(TinyCuda, Fp8RowsAreBitEqualHoweverTheyCome) {
+TEST_P(TinyCudaKv, RowsAreBitEqualHoweverTheyCome) {
   if (!cuda_device_present()) GTEST_SKIP() << "not run: there is no GPU";
   constexpr std::pair<const char*, int32_t> kModels[] = {
       {"llama", 64},   {"qwen3", 128}, {"gemma2", 256}, {"gemma3", 64},
       {"gpt-oss", 64}, {"llama", 80},  {"qwen3", 96},   {"llama", 100}};
   for (const auto& [type, head_dim] : kModels) {
-    StackOptions options =
-        with_fp8(options_of(model_of_head_size(type, head_dim), DeviceChoice::kGpu, std::nullopt));
+    StackOptions options = with_format(
+        options_of(model_of_head_size(type, head_dim), DeviceChoice::kGpu, std::nullopt));
     SCOPED_TRACE(options.model);
     options.load.format = LoadFormat::kDummy;
     options.device.batch_invariant = true;

@@ -66,7 +66,7 @@ struct AttentionPlan;  // ops/attention/plan.h
 
 struct AttentionArgs {
   // [T, Hq k_dim], a slice of the qkv rows: f32 on the CPU, on CUDA the cache's type, or any where
-  // that is kFp8
+  // that has columns (lies_in_columns())
   ConstTensorView q;
   KvLayerView kv;  // this step's keys and values are already there
   std::span<const AttentionSequence> sequences;

@@ -1,9 +1,9 @@
 // Attention on CUDA: the table of kernels, best first, and the reference among them.
 #include <array>
 
-#include "gpu/float8.cuh"
 #include "gpu/reduce.cuh"
 #include "ops/attention/attention_cuda.cuh"
+#include "ops/attention/page_numbers.cuh"
 
 namespace headrace {
 
@@ -35,7 +35,7 @@ __device__ float block_max(float value) {
   return value;
 }
 
-// A key or value of a head: elements of T, or 8-bit floats.
+// A key or value of a head: elements of T, or bytes.
 template <class T>
 struct PlainNumbers {
   const T* numbers;
@@ -46,22 +46,26 @@ struct PlainNumbers {
   }
   __device__ float operator[](int32_t d) const { return gpu::to_float(numbers[d]); }
 };
-template <class T>
-struct Fp8Numbers {
+template <class T, gpu::PageNumbers kNumbers>
+struct NumbersOfBytes {
+  using Numbers = gpu::ByteNumbers<kNumbers>;
+
   const std::byte* head;  // of the block
   int32_t dim, block_tokens, token;
 
-  __device__ static Fp8Numbers of(const gpu::AttentionArguments<T>& args, const T* part,
-                                  const int32_t* block_table, int32_t position, int32_t head) {
+  __device__ static NumbersOfBytes of(const gpu::AttentionArguments<T>& args, const T* part,
+                                      const int32_t* block_table, int32_t position, int32_t head) {
     const T* block = part + block_table[position / args.block_tokens] * args.block_stride;
     return {reinterpret_cast<const std::byte*>(block) +
-                static_cast<int64_t>(head) * args.block_tokens * args.head_dim,
+                head * Numbers::head_bytes(args.head_dim, args.block_tokens),
             args.head_dim, args.block_tokens, position % args.block_tokens};
   }
   __device__ float operator[](int32_t d) const {
-    const auto number = static_cast<uint32_t>(head[fp8_place(dim, block_tokens, token, d)]);
-    const uint32_t pair = gpu::from_e4m3<__half>(number).x;
-    return __low2float(reinterpret_cast<const __half2&>(pair));
+    const auto bits = static_cast<uint32_t>(head[column_place(dim, block_tokens, token, d)]);
+    const uint32_t pair = Numbers::in_order(bits).x;
+    const float number = __low2float(reinterpret_cast<const __half2&>(pair));
+    if constexpr (!Numbers::kScaled) return number;
+    return number * gpu::to_float(Numbers::scales(head, dim, block_tokens)[token]);
   }
 };
 
@@ -159,8 +163,13 @@ void run_reference_of(OpContext& context, const AttentionArgs& args) {
 
 void run_reference(OpContext& context, const AttentionArgs& args) {
   gpu::with_float_type(args.q.dtype, [&]<class T>(gpu::ElementType<T>) {
-    if (alike_and_fp8(args.kv)) return run_reference_of<Fp8Numbers<T>, T>(context, args);
-    run_reference_of<PlainNumbers<T>, T>(context, args);
+    gpu::with_page_numbers(args.kv, [&](auto numbers) {
+      if constexpr (numbers.value == gpu::PageNumbers::kPlain) {
+        run_reference_of<PlainNumbers<T>, T>(context, args);
+      } else {
+        run_reference_of<NumbersOfBytes<T, numbers.value>, T>(context, args);
+      }
+    });
   });
 }
 
@@ -172,18 +181,18 @@ bool plain_latents(const KvLayerView& kv, DType dtype) {
 bool any(const DeviceTraits& traits, const AttentionArgs& args) {
   return traits.kind == DeviceKind::kCuda && args.plan != nullptr &&
          args.kv.keys == KeyLayout::kRows && args.kv.k_dim <= kHeadDimMax &&
-         (alike_and_plain(args.kv, args.q.dtype) || alike_and_fp8(args.kv) ||
+         (alike_and_plain(args.kv, args.q.dtype) || alike_in_columns(args.kv) ||
           plain_latents(args.kv, args.q.dtype));
 }
 
-// The copy engine and the tensor cores: 16-bit types or 8-bit floats, which prefill tiles read
-// where they are unpacked; rows and pages on 16 bytes.
+// The copy engine and the tensor cores: 16-bit types or bytes, which prefill tiles read where they
+// are unpacked; rows and pages on 16 bytes.
 template <int32_t kDim>
 bool fast(const DeviceTraits& traits, const AttentionArgs& args) {
   const KvLayerView& kv = args.kv;
   return any(traits, args) && traits.compute_capability == 90 && kv.k_dim == kDim &&
          !kv.v_aliases_k && args.q.dtype != DType::kF32 && kv.block_tokens == 16 &&
-         (kv.k_format != KvFormat::kFp8 || kv.unpacked != nullptr) &&
+         (!lies_in_columns(kv.k_format) || kv.unpacked != nullptr) &&
          args.q.columns() / kDim / kv.kv_heads <= prefill_tile_rows(kDim) &&
          gpu::rows_aligned(args.q) && gpu::rows_aligned(args.out) &&
          gpu::multiple_of_access(kv.base) && gpu::multiple_of_access(kv.unpacked) &&

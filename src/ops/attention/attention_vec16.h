@@ -463,7 +463,8 @@ void score_all(const AttentionTile& tile, Split& split) {
       return run_passes<ScorePass<Bf16Cache>>(tile, split);
     case KvFormat::kInt8:
       return run_passes<ScorePass<Int8Cache>>(tile, split);
-    case KvFormat::kFp8:  // fits_attention_tiles() has none
+    case KvFormat::kFp8:  // fits_attention_tiles() has none of GPUs
+    case KvFormat::kInt8Head:
       return;
   }
 }
@@ -479,6 +480,7 @@ void score_all_of_tree(const AttentionTile& tile, Split& split) {
     case KvFormat::kInt8:
       return score_tree<Int8Cache>(tile, split);
     case KvFormat::kFp8:
+    case KvFormat::kInt8Head:
       return;
   }
 }
@@ -513,6 +515,7 @@ void add_all_values(const AttentionTile& tile, int32_t split_first, Split& split
     case KvFormat::kInt8:
       return add_values_apart<Int8Cache>(tile, split_first, split, sums);
     case KvFormat::kFp8:
+    case KvFormat::kInt8Head:
       return;
   }
 }

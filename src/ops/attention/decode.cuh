@@ -25,18 +25,19 @@
 
 namespace headrace::gpu {
 
-template <int kHeadDim, int kTileRows, bool kFp8Pages = false>
+template <int kHeadDim, int kTileRows, PageNumbers kPageNumbers = PageNumbers::kPlain>
 struct DecodeShape {
   static constexpr int kDim = kHeadDim;
   static constexpr int kRows = kTileRows;
-  static constexpr bool kFp8 = kFp8Pages;  // pages of 8-bit floats, else of 16-bit elements
-  static constexpr int kPageBytes = kFp8 ? kPageTokens * kDim : Page<kDim>::kBytes;
+  static constexpr PageNumbers kNumbers = kPageNumbers;
+  static constexpr bool kPlain = kNumbers == PageNumbers::kPlain;
+  static constexpr int kPageBytes = decode_page_bytes<kDim, kNumbers>();
   static constexpr int kWarps = 4;
   static constexpr int kThreads = kWarps * 32;
   static constexpr int kBlocksPerSm = kDim <= 128 ? 2 : 1;
-  // For barriers and single values, which take 105 or less (of 8-bit floats there are up to 12
-  // stages): with 512 d 128 would have two stages.
-  static constexpr int kSpareBytes = kFp8 ? 512 : 256;
+  // For barriers and single values, which take 105 or less (of bytes there are up to 12 stages):
+  // with 512 d 128 would have two stages.
+  static constexpr int kSpareBytes = kPlain ? 256 : 512;
   static constexpr int kStride = kDim + 4;  // floats between rows of sums: no bank conflicts
   static constexpr int kMergeBytes = kWarps * kRows * (kStride + 2) * 4;
   static constexpr int kStageBytes = kWarps * 2 * kPageBytes;
@@ -47,8 +48,7 @@ struct DecodeShape {
 };
 
 template <class T, class Shape>
-using DecodePages =
-    std::conditional_t<Shape::kFp8, Fp8Pages<T, Shape::kDim>, WidePages<T, Shape::kDim>>;
+using DecodePages = PagesOf<T, Shape::kDim, Shape::kNumbers>;
 
 template <class Shape>
 struct alignas(1024) DecodeShared {
@@ -155,7 +155,7 @@ class DecodeWarp {
   // those of the group's heads.
   __device__ void take_queries(const AttentionArguments<T>& args, const AttentionTileWork& tile,
                                uint32_t rows, int row_bytes) {
-    static_assert(kRowTiles == 1 && kSteps % 2 == 0 && !Shape::kFp8);
+    static_assert(kRowTiles == 1 && kSteps % 2 == 0 && Shape::kPlain);
     const bool valid = lane_ / 4 < args.group;
     const uint32_t lane_part = rows + static_cast<uint32_t>(lane_ % 8 * row_bytes + lane_ / 8 * 16);
 #pragma unroll
@@ -253,10 +253,37 @@ class DecodeWarp {
     const auto& stage = shared_.ring[warp_][stage_];
     float scores[kRowTiles][4];
     multiply_keys(shared_address(stage[0]), scores);
+    if constexpr (Pages::kScaled) multiply_tokens(pages_.scales(stage[0]), scores);
     scale(args, tile, first, scores);
+    float token_weights[kRowTiles][4];
+    weigh(scores, token_weights);
+    const int32_t valid = tile.key_last - first;
+    if constexpr (Pages::kScaled) {
+      multiply_tokens(written_scales(stage[1], valid), token_weights);
+    }
     uint32_t weights[kRowTiles][2];
-    weigh(scores, weights);
-    multiply_values(shared_address(stage[1]), tile.key_last - first, weights);
+#pragma unroll
+    for (int r = 0; r < kRowTiles; ++r) {
+      weights[r][0] = transposed(packed<Operand>(token_weights[r][0], token_weights[r][1]));
+      weights[r][1] = transposed(packed<Operand>(token_weights[r][2], token_weights[r][3]));
+    }
+    multiply_values(shared_address(stage[1]), valid, weights);
+  }
+
+  // Those of a page of values, of which `valid` tokens are keys: what lies behind them was never
+  // written, and 0 x NaN is NaN.
+  __device__ float2 written_scales(const std::byte* page, int32_t valid) const {
+    const float2 scales = pages_.scales(page);
+    const int token = lane_ / 4;
+    return {token < valid ? scales.x : 0.0f, token + 8 < valid ? scales.y : 0.0f};
+  }
+  // `factors`: of tokens lane / 4 and lane / 4 + 8.
+  __device__ static void multiply_tokens(const float2& factors, float (&tile)[kRowTiles][4]) {
+#pragma unroll
+    for (int r = 0; r < kRowTiles; ++r) {
+#pragma unroll
+      for (int j = 0; j < 4; ++j) tile[r][j] *= j < 2 ? factors.x : factors.y;
+    }
   }
 
   // A product waits for the one that it adds to: one row tile has two sums, that take turns.
@@ -298,24 +325,20 @@ class DecodeWarp {
     }
   }
 
-  // Scores to weights, packed as the B operand of the second product. They are relative to an
-  // origin that follows the largest score, but only once that is higher by kSlack: most pages then
-  // need neither the largest of the lanes nor other sums.
-  __device__ void weigh(const float (&scores)[kRowTiles][4], uint32_t (&weights)[kRowTiles][2]) {
+  // Scores to weights. They are relative to an origin that follows the largest score, but only once
+  // that is higher by kSlack: most pages then need neither the largest of the lanes nor other sums.
+  __device__ void weigh(const float (&scores)[kRowTiles][4], float (&weights)[kRowTiles][4]) {
 #pragma unroll
     for (int r = 0; r < kRowTiles; ++r) {
       bool higher = false;
 #pragma unroll
       for (int j = 0; j < 4; ++j) higher |= scores[r][j] > origin_[r][j % 2] + kSlack;
       if (__any_sync(0xffffffffu, higher)) raise_origins(r, scores[r]);
-      float weight[4];
 #pragma unroll
       for (int j = 0; j < 4; ++j) {
-        weight[j] = exp2_fast(scores[r][j] - softmax_origin(origin_[r][j % 2]));
-        total_[r][j % 2] += weight[j];
+        weights[r][j] = exp2_fast(scores[r][j] - softmax_origin(origin_[r][j % 2]));
+        total_[r][j % 2] += weights[r][j];
       }
-      weights[r][0] = transposed(packed<Operand>(weight[0], weight[1]));
-      weights[r][1] = transposed(packed<Operand>(weight[2], weight[3]));
     }
   }
 

@@ -7,11 +7,11 @@
 #pragma once
 
 #include "gpu/bulk_copy.cuh"
-#include "gpu/float8.cuh"
 #include "gpu/mma.cuh"
 #include "gpu/tma.cuh"
 #include "ops/attention/attention_tensor_map.cuh"
 #include "ops/attention/page.cuh"
+#include "ops/attention/page_numbers.cuh"
 
 namespace headrace::gpu {
 
@@ -24,6 +24,7 @@ class WidePages {
   using Operand = T;
   static constexpr int kBytes = P::kBytes;
   static constexpr int kSteps = kDim / 16;
+  static constexpr bool kScaled = false;  // whether tokens have scales
 
   struct Source {
     CUtensorMap keys, values;
@@ -88,17 +89,22 @@ class WidePages {
   const typename P::LanePart key_lane_, value_lane_;
 };
 
-// Of 8-bit floats, which lie as fp8_place() says: 256 bytes a step, 16 for each token. Products are
-// of F16, which holds them exactly, whatever the activations are: one instruction makes a pair.
-// Queries become F16 too: components beyond 65504 are infinite.
-template <class T, int kDim>
-class Fp8Pages {
-  static constexpr int kStepBytes = kPageTokens * kFp8Column;
+// Of numbers of a byte, which lie as column_place() says: 256 bytes a step, 16 for each token.
+// Products are of F16, which holds them exactly, whatever the activations are: one instruction
+// makes a pair of floats, two and a half one of integers. Queries become F16 too: components beyond
+// 65504 are infinite. Integers are multiplied without their scales: a scale is a token's, a row of
+// the keys' operand, so that scores are multiplied by it, and of values the weights before they are
+// an operand (beyond 65504 infinite, too).
+template <class T, int kDim, PageNumbers kNumbers>
+class BytePages {
+  using Numbers = ByteNumbers<kNumbers>;
+  static constexpr int kStepBytes = kPageTokens * kKvColumn;
 
  public:
   using Operand = __half;
-  static constexpr int kBytes = kPageTokens * kDim;
+  static constexpr int kBytes = static_cast<int>(Numbers::head_bytes(kDim, kPageTokens));
   static constexpr int kSteps = kDim / 16;
+  static constexpr bool kScaled = Numbers::kScaled;
 
   struct Source {
     const std::byte* keys;  // K part of block 0
@@ -116,7 +122,13 @@ class Fp8Pages {
     copy_bytes(to[1], from.values + at, kBytes, arrived);
   }
 
-  __device__ explicit Fp8Pages(int lane) : lane_(lane) {}
+  __device__ explicit BytePages(int lane) : lane_(lane) {}
+
+  // The scales of tokens lane / 4 and lane / 4 + 8 of a page.
+  __device__ __forceinline__ float2 scales(const std::byte* page) const {
+    const __nv_bfloat16* of = Numbers::scales(page, kDim, kPageTokens) + lane_ / 4;
+    return {to_float(of[0]), to_float(of[8])};
+  }
 
   // A matrix of "16-bit elements" has pairs of components: a lane gets components 4 (lane % 4) ...
   // + 3 of a step, of tokens lane / 4 and lane / 4 + 8. In the operand they are the columns t, t +
@@ -124,27 +136,27 @@ class Fp8Pages {
   template <class Body>
   __device__ __forceinline__ void for_keys(uint32_t page, const Body& body) const {
     for_words<false>(page, [&](int s, uint32_t low, uint32_t high) {
-      const uint2 first = from_e4m3<__half>(low), second = from_e4m3<__half>(high);
+      const uint2 first = Numbers::in_order(low), second = Numbers::in_order(high);
       const uint32_t a[4] = {first.x, second.x, first.y, second.y};
       body(s, a);
     });
   }
   // Transposed, a lane gets components 2 g and 2 g + 1, g = lane / 4, of tokens t and t + 1, and of
-  // t + 8 and t + 9: they are rows g and g + 8 of the operand.
+  // t + 8 and t + 9: they are rows g and g + 8 of the operand. An integer is never NaN: where there
+  // are scales, those keep out what was not written.
   template <class Body>
   __device__ __forceinline__ void for_values(uint32_t page, uint32_t low, uint32_t high,
                                              const Body& body) const {
     for_words<true>(page, [&](int s, uint32_t first, uint32_t second) {
-      constexpr uint32_t kByComponent = 0x3120;
-      const uint2 ab = from_e4m3<__half>(__byte_perm(first & low, 0, kByComponent));
-      const uint2 cd = from_e4m3<__half>(__byte_perm(second & high, 0, kByComponent));
+      const uint2 ab = Numbers::alternating(kScaled ? first : first & low);
+      const uint2 cd = Numbers::alternating(kScaled ? second : second & high);
       const uint32_t a[4] = {ab.x, ab.y, cd.x, cd.y};
       body(s, a);
     });
   }
   __device__ __forceinline__ static void load_query(const T* row, int lane, int step,
                                                     uint32_t (&b)[2]) {
-    const T* at = row + step * kFp8Column + lane % 4 * 4;
+    const T* at = row + step * kKvColumn + lane % 4 * 4;
     const auto four = Vector<T, 4>::load(at);
 #pragma unroll
     for (int j = 0; j < 2; ++j) {
@@ -178,5 +190,22 @@ class Fp8Pages {
 
   const int lane_;
 };
+
+template <class T, int kDim, PageNumbers kNumbers>
+struct PagesOfNumbers {
+  using Type = BytePages<T, kDim, kNumbers>;
+};
+template <class T, int kDim>
+struct PagesOfNumbers<T, kDim, PageNumbers::kPlain> {
+  using Type = WidePages<T, kDim>;
+};
+template <class T, int kDim, PageNumbers kNumbers>
+using PagesOf = typename PagesOfNumbers<T, kDim, kNumbers>::Type;
+
+// Of one head's keys or values, of 16-bit activations.
+template <int kDim, PageNumbers kNumbers>
+constexpr int decode_page_bytes() {
+  return PagesOf<__half, kDim, kNumbers>::kBytes;
+}
 
 }  // namespace headrace::gpu

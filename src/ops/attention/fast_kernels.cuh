@@ -1,6 +1,6 @@
 // The fast attention kernels of one head size, of which each cuda_d<dim>.cu makes the
 // instances: bf16 and f16, prefill with and without splits, decode with 8 and 16 rows a tile, of
-// pages of these types and of 8-bit floats.
+// pages of these types and of each other kind of numbers.
 #pragma once
 
 #include "ops/attention/decode.cuh"
@@ -29,7 +29,7 @@ template <class T, int kDim>
 void run_prefill(OpContext& context, const AttentionArgs& args,
                  const AttentionArguments<T>& arguments) {
   AttentionArgs wide = args;
-  if (args.kv.k_format == KvFormat::kFp8) {
+  if (lies_in_columns(args.kv.k_format)) {
     launch_unpack<T>(context, args);
     wide.kv = unpacked_kv(args.kv, args.q.dtype);
   }
@@ -42,13 +42,13 @@ void run_prefill(OpContext& context, const AttentionArgs& args,
   }
 }
 
-template <class T, int kDim, bool kFp8>
+template <class T, int kDim, PageNumbers kNumbers>
 void run_decode(OpContext& context, const AttentionArgs& args,
                 const AttentionArguments<T>& arguments) {
   if (decode_tile_rows(args.plan->shape) == 8) {
-    launch_decode<T, DecodeShape<kDim, 8, kFp8>>(context, args, arguments);
+    launch_decode<T, DecodeShape<kDim, 8, kNumbers>>(context, args, arguments);
   } else {
-    launch_decode<T, DecodeShape<kDim, 16, kFp8>>(context, args, arguments);
+    launch_decode<T, DecodeShape<kDim, 16, kNumbers>>(context, args, arguments);
   }
 }
 
@@ -69,11 +69,8 @@ void run_attention_of(OpContext& context, const AttentionArgs& args) {
            kWarpgroupThreads, arguments, static_cast<int32_t>(args.out.rows()));
   }
   if (!plan.has_decode) return;
-  if (args.kv.k_format == KvFormat::kFp8) {
-    run_decode<T, kDim, true>(context, args, arguments);
-  } else {
-    run_decode<T, kDim, false>(context, args, arguments);
-  }
+  with_page_numbers(
+      args.kv, [&](auto numbers) { run_decode<T, kDim, numbers.value>(context, args, arguments); });
 }
 
 template <int kDim>

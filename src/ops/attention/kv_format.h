@@ -14,13 +14,18 @@ enum class KvFormat : uint8_t {
   // is integer x scale, which f32 holds exactly (docs/decisions/0037-kinds-of-kv.md).
   kInt8,
   // 8-bit floats without scales, e4m3: what is beyond +-448 becomes that. On a GPU alone, where the
-  // numbers of a head of a block lie as fp8_place() says (docs/decisions/0063-fp8-kv-on-a-gpu.md).
+  // numbers of a head of a block lie as column_place() says
+  // (docs/decisions/0063-fp8-kv-on-a-gpu.md).
   kFp8,
+  // 8-bit integers, and for each token and head one scale in BF16. On a GPU alone, in the places of
+  // kFp8 (docs/decisions/0078-integers-of-keys-and-values-on-a-gpu.md).
+  kInt8Head,
 };
 
-inline constexpr int32_t kKvGroup = 32;  // components that share a scale; the last may be fewer
+inline constexpr int32_t kKvGroup = 32;  // components of kInt8 that share a scale; the last may be
+                                         // fewer
 
-inline constexpr int32_t kFp8Column = 16;
+inline constexpr int32_t kKvColumn = 16;
 
 // The byte of component d of a token in a head of `dim` components: [d / 16][token][16], so that a
 // column of a page of 16 tokens is 256 bytes in a row, from which a warp loads operands of the
@@ -29,9 +34,9 @@ inline constexpr int32_t kFp8Column = 16;
 __host__ __device__
 #endif
     constexpr int64_t
-    fp8_place(int32_t dim, int32_t block_tokens, int64_t token, int32_t d) {
-  const int32_t first = d / kFp8Column * kFp8Column;
-  const int32_t width = dim - first < kFp8Column ? dim - first : kFp8Column;
+    column_place(int32_t dim, int32_t block_tokens, int64_t token, int32_t d) {
+  const int32_t first = d / kKvColumn * kKvColumn;
+  const int32_t width = dim - first < kKvColumn ? dim - first : kKvColumn;
   return int64_t{first} * block_tokens + token * width + (d - first);
 }
 

@@ -47,8 +47,9 @@ inline void store_numbers(const KvHeadView& head, int64_t token, const float* nu
     }
     return;
   }
-  for (int32_t first = 0; first < head.dim; first += kKvGroup) {
-    const int32_t last = std::min(first + kKvGroup, head.dim);
+  const int32_t group = kv_group(head.format, head.dim);
+  for (int32_t first = 0; first < head.dim; first += group) {
+    const int32_t last = std::min(first + group, head.dim);
     float largest = 0.0f;
     bool finite = true;
     for (int32_t d = first; d < last; ++d) {

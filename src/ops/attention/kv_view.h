@@ -6,9 +6,9 @@
 //                              lanes and q k' needs no horizontal sum
 //           [head][token][d]   CUDA: as values, a row of a tile is one key
 //   V part  [head][token][d]   v_offset bytes after the K part; none where values are part of keys
-// A head of a format with scales has them behind its numbers, [group of components][token]. A head
-// of kFp8 has its own order (fp8_place()).
-// A slot is block * block_tokens + token: the place of one token.
+// A head of a format with scales has them behind its numbers, [group of components][token]. Heads
+// of some formats have an order of their own (column_place()). A slot is block * block_tokens +
+// token: the place of one token.
 #pragma once
 
 #include <cstddef>
@@ -32,9 +32,10 @@ struct KvLayerView {
   KeyLayout keys = KeyLayout::kTransposed;
   bool v_aliases_k = false;   // a value is the first v_dim components of its key: a latent
   std::byte* base = nullptr;  // K part of block 0 of this layer; 32-byte aligned
-  // Of kFp8: memory for as many blocks of a layer in the 16-bit type of the activations, K part, V
-  // part (unpacked_kv()). Prefill tiles read what attention() unpacks there; what is left in it
-  // means nothing, so that all layers share it. Null: attention() has its slow kernel.
+  // Of numbers in columns: memory for as many blocks of a layer in the 16-bit type of the
+  // activations, K part, V part (unpacked_kv()). Prefill tiles read what attention() unpacks there;
+  // what is left in it means nothing, so that all layers share it. Null: attention() has its slow
+  // kernel.
   std::byte* unpacked = nullptr;
   int64_t block_stride = 0;  // bytes from one block to the next
   int64_t v_offset = 0;      // bytes from a block's K part to its V part
@@ -52,18 +53,32 @@ inline KvFormat kv_format(DType dtype) {
 }
 // Of a number without its share of a scale.
 inline DType kv_element(KvFormat format) {
-  constexpr DType kElements[] = {DType::kF32, DType::kF16, DType::kBF16, DType::kI8, DType::kU8};
+  constexpr DType kElements[] = {DType::kF32, DType::kF16, DType::kBF16,
+                                 DType::kI8,  DType::kU8,  DType::kI8};
   return kElements[static_cast<size_t>(format)];
 }
-inline bool has_scales(KvFormat format) { return format == KvFormat::kInt8; }
-inline int32_t kv_groups(int32_t dim) { return (dim + kKvGroup - 1) / kKvGroup; }
+inline bool has_scales(KvFormat format) {
+  return format == KvFormat::kInt8 || format == KvFormat::kInt8Head;
+}
+// Components that share a scale.
+inline int32_t kv_group(KvFormat format, int32_t dim) {
+  return format == KvFormat::kInt8 ? kKvGroup : dim;
+}
+inline int32_t kv_groups(KvFormat format, int32_t dim) {
+  return (dim + kv_group(format, dim) - 1) / kv_group(format, dim);
+}
+// Whether numbers lie as column_place() says: of GPUs alone.
+inline bool lies_in_columns(KvFormat format) {
+  return format == KvFormat::kFp8 || format == KvFormat::kInt8Head;
+}
 
 // Bytes of one head of a block: numbers, then scales.
 inline int64_t kv_number_bytes(KvFormat format, int32_t dim, int32_t block_tokens) {
   return int64_t{block_tokens} * dim * dtype_info(kv_element(format)).block_bytes;
 }
 inline int64_t kv_head_bytes(KvFormat format, int32_t dim, int32_t block_tokens) {
-  const int64_t scales = has_scales(format) ? int64_t{block_tokens} * kv_groups(dim) * 2 : 0;
+  const int64_t scales =
+      has_scales(format) ? int64_t{block_tokens} * kv_groups(format, dim) * 2 : 0;
   return kv_number_bytes(format, dim, block_tokens) + scales;
 }
 // Bytes of the parts of one layer's block.
@@ -95,12 +110,12 @@ inline bool alike_and_plain(const KvLayerView& kv, DType dtype) {
          kv.v_format == kv.k_format && kv.v_dim == kv.k_dim && !kv.v_aliases_k;
 }
 
-// Whether they are alike in 8-bit floats.
-inline bool alike_and_fp8(const KvLayerView& kv) {
-  return kv.k_format == KvFormat::kFp8 && kv.v_format == KvFormat::kFp8 && kv.v_dim == kv.k_dim &&
+// Whether they are alike in columns.
+inline bool alike_in_columns(const KvLayerView& kv) {
+  return lies_in_columns(kv.k_format) && kv.v_format == kv.k_format && kv.v_dim == kv.k_dim &&
          !kv.v_aliases_k;
 }
-// The blocks of `kv`, which are alike in 8-bit floats, as plain elements of a type.
+// The blocks of `kv`, which are alike in columns, as plain elements of a type.
 inline KvLayerView unpacked_kv(const KvLayerView& kv, DType dtype) {
   KvLayerView plain = alike_kv(dtype, kv.keys, kv.kv_heads, kv.k_dim);
   plain.block_tokens = kv.block_tokens;
@@ -119,13 +134,13 @@ struct KvHeadView {
   int32_t token_step, dim_step;
 
   std::byte* number(int64_t token, int32_t d) const {
-    if (format == KvFormat::kFp8) return at + fp8_place(dim, block_tokens, token, d);
+    if (lies_in_columns(format)) return at + column_place(dim, block_tokens, token, d);
     return at + (token * token_step + int64_t{d} * dim_step) *
                     dtype_info(kv_element(format)).block_bytes;
   }
   uint16_t* scale(int64_t token, int32_t d) const {  // BF16
     return reinterpret_cast<uint16_t*>(at + kv_number_bytes(format, dim, block_tokens)) +
-           int64_t{d} / kKvGroup * block_tokens + token;
+           int64_t{d} / kv_group(format, dim) * block_tokens + token;
   }
 };
 inline KvHeadView k_head(const KvLayerView& kv, int64_t block, int32_t head) {

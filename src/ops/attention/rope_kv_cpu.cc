@@ -108,8 +108,8 @@ bool any_cpu(const DeviceTraits& traits, const RopeKvArgs&) {
 bool fits_row(const RopeKvArgs& args) {
   const KvLayerView& kv = args.kv;
   return args.style == RopeStyle::kHalf && kv.k_format != KvFormat::kBF16 &&
-         kv.v_format != KvFormat::kBF16 && kv.k_format != KvFormat::kFp8 &&
-         kv.v_format != KvFormat::kFp8 && kv.keys == KeyLayout::kTransposed &&
+         kv.v_format != KvFormat::kBF16 && !lies_in_columns(kv.k_format) &&
+         !lies_in_columns(kv.v_format) && kv.keys == KeyLayout::kTransposed &&
          kv.block_tokens == 16 && kv.k_dim % 16 == 0 && kv.v_dim % 16 == 0;
 }
 bool avx512(const DeviceTraits& traits, const RopeKvArgs& args) {

@@ -1,19 +1,22 @@
 // Rotation of q and k heads and the write of k and v into the paged cache on CUDA.
 //   qkv [T, (Hq + 2 Hkv) d] f32, f16 or bf16, in place;  cos, sin [T, rope_dim / 2] f32
-//   cache [head][token][d] in a block, of qkv's type, or in 8-bit floats (fp8_place())
+//   cache [head][token][d] in a block, of qkv's type, or in bytes (column_place())
 // A warp takes one head of one token: it loads the head, norms it if asked, keeps it in shared
 // memory as f32 (a rotation pairs elements that different lanes hold), and stores it rotated. A
 // head of v is only copied. Limits: d <= kHeadDimMax, d a multiple of 4 for the wide kernel.
 #include <array>
 
-#include "gpu/float8.cuh"
 #include "gpu/reduce.cuh"
+#include "ops/attention/page_numbers.cuh"
 #include "ops/attention/rope_kv.h"
 #include "ops/attention/rope_kv_lanes.cuh"
 #include "ops/cuda_launch.cuh"
 
 namespace headrace {
 namespace {
+
+using gpu::Int8Scale;
+using gpu::PageNumbers;
 
 constexpr int kWarps = 4;
 constexpr int kHeadDimMax = 512;
@@ -34,41 +37,95 @@ struct Arguments {
   int32_t half;  // rope_dim / 2
 };
 
-// Where the key or value of a head goes: elements of T, or 8-bit floats.
-template <class T, bool kFp8>
+// Where the key or value of a head goes: elements of T, or bytes.
+template <class T, PageNumbers kNumbers>
 struct CachedToken {
-  static constexpr int kNumberBytes = kFp8 ? 1 : static_cast<int>(sizeof(T));
-
   std::byte* head;  // of its block
   int32_t dim, block_tokens, token;
 
   __device__ static CachedToken of(const Arguments<T>& args, int64_t slot, int32_t head,
                                    int64_t part) {
     const int64_t block = slot / args.block_tokens;
-    const int64_t bytes = int64_t{args.block_tokens} * args.head_dim * kNumberBytes;
+    int64_t bytes;
+    if constexpr (kNumbers == PageNumbers::kPlain) {
+      bytes = int64_t{args.block_tokens} * args.head_dim * static_cast<int64_t>(sizeof(T));
+    } else {
+      bytes = gpu::ByteNumbers<kNumbers>::head_bytes(args.head_dim, args.block_tokens);
+    }
     return {args.cache + block * args.block_stride + part + head * bytes, args.head_dim,
             args.block_tokens, static_cast<int32_t>(slot % args.block_tokens)};
   }
-  // Components [d, d + kWidth); d is a multiple of kWidth.
+  // Components [d, d + kWidth); d is a multiple of kWidth. `scale`: the head's, of integers.
   template <int kWidth>
-  __device__ void store(const gpu::Vector<T, kWidth>& numbers, int32_t d) const {
-    if constexpr (!kFp8) {
+  __device__ void store(const gpu::Vector<T, kWidth>& numbers, int32_t d,
+                        const Int8Scale& scale) const {
+    if constexpr (kNumbers == PageNumbers::kPlain) {
       numbers.store(reinterpret_cast<T*>(head) + int64_t{token} * dim + d);
     } else if constexpr (kWidth == 1) {
-      const uint32_t four = gpu::to_e4m3(gpu::to_float(numbers.values[0]), 0.0f, 0.0f, 0.0f);
-      head[fp8_place(dim, block_tokens, token, d)] = static_cast<std::byte>(four);
+      const uint32_t four = bytes_of(gpu::to_float(numbers.values[0]), 0.0f, 0.0f, 0.0f, scale);
+      head[column_place(dim, block_tokens, token, d)] = static_cast<std::byte>(four);
     } else {
       gpu::Vector<uint32_t, kWidth / 4> words;
 #pragma unroll
       for (int i = 0; i < kWidth / 4; ++i) {
         const T* four = numbers.values + 4 * i;
-        words.values[i] = gpu::to_e4m3(gpu::to_float(four[0]), gpu::to_float(four[1]),
-                                       gpu::to_float(four[2]), gpu::to_float(four[3]));
+        words.values[i] = bytes_of(gpu::to_float(four[0]), gpu::to_float(four[1]),
+                                   gpu::to_float(four[2]), gpu::to_float(four[3]), scale);
       }
-      words.store(reinterpret_cast<uint32_t*>(head + fp8_place(dim, block_tokens, token, d)));
+      words.store(reinterpret_cast<uint32_t*>(head + column_place(dim, block_tokens, token, d)));
     }
   }
+  // One thread.
+  __device__ void store_scale(const Int8Scale& scale) const {
+    gpu::ByteNumbers<kNumbers>::scales(head, dim, block_tokens)[token] = scale.scale;
+  }
+
+ private:
+  // Four numbers, the first in the lowest byte.
+  __device__ static uint32_t bytes_of(float a, float b, float c, float d, const Int8Scale& scale) {
+    if constexpr (kNumbers == PageNumbers::kFp8) return gpu::to_e4m3(a, b, c, d);
+    return scale.integer(a) | scale.integer(b) << 8 | scale.integer(c) << 16 |
+           scale.integer(d) << 24;
+  }
 };
+
+// The largest magnitude of some elements, as bits, and of a group of kLanes lanes. All lanes.
+template <class T, int kWidth>
+__device__ uint32_t largest_magnitude(const gpu::Vector<T, kWidth>& numbers, uint32_t before) {
+#pragma unroll
+  for (int i = 0; i < kWidth; ++i) {
+    before = max(before, Int8Scale::magnitude(gpu::to_float(numbers.values[i])));
+  }
+  return before;
+}
+template <int kLanes>
+__device__ uint32_t largest_of_lanes(uint32_t largest) {
+#pragma unroll
+  for (int distance = kLanes / 2; distance > 0; distance /= 2) {
+    largest = max(largest, __shfl_xor_sync(0xffffffffu, largest, distance));
+  }
+  return largest;
+}
+
+// A head in `from`, of which a lane reads what it has written itself or nobody writes, goes to the
+// cache. All lanes of a warp.
+template <int kWidth, class T, PageNumbers kNumbers>
+__device__ void keep_head(const T* from, int lane, const CachedToken<T, kNumbers>& to) {
+  constexpr int kStep = gpu::kWarpThreads * kWidth;
+  using Elements = gpu::Vector<T, kWidth>;
+  Int8Scale scale{};
+  if constexpr (kNumbers == PageNumbers::kInt8) {
+    uint32_t largest = 0;
+    for (int d = lane * kWidth; d < to.dim; d += kStep) {
+      largest = largest_magnitude(Elements::load(from + d), largest);
+    }
+    scale = Int8Scale::of(largest_of_lanes<gpu::kWarpThreads>(largest));
+    if (lane == 0) to.store_scale(scale);
+  }
+  for (int d = lane * kWidth; d < to.dim; d += kStep) {
+    to.store(Elements::load(from + d), d, scale);
+  }
+}
 
 // Element `e` of the head in `from`, rotated.
 template <RopeStyle kStyle>
@@ -81,7 +138,7 @@ __device__ float rotated(const float* from, int e, int half, const float* cos, c
                 : from[b] * cos[pair] + from[a] * sin[pair];
 }
 
-template <RopeStyle kStyle, class T, int kWidth, bool kFp8>
+template <RopeStyle kStyle, class T, int kWidth, PageNumbers kNumbers>
 __global__ void __launch_bounds__(kWarps* gpu::kWarpThreads) rope_kv_head(Arguments<T> args) {
   gpu::let_next_kernel_start();
   gpu::wait_for_earlier_kernels();
@@ -97,10 +154,8 @@ __global__ void __launch_bounds__(kWarps* gpu::kWarpThreads) rope_kv_head(Argume
 
   if (head >= values_from) {
     const auto to =
-        CachedToken<T, kFp8>::of(args, args.slots[t], head - values_from, args.v_offset);
-    for (int d = lane * kWidth; d < args.head_dim; d += kStep) {
-      to.store(gpu::Vector<T, kWidth>::load(at + d), d);
-    }
+        CachedToken<T, kNumbers>::of(args, args.slots[t], head - values_from, args.v_offset);
+    keep_head<kWidth>(at, lane, to);
     return;
   }
 
@@ -127,8 +182,8 @@ __global__ void __launch_bounds__(kWarps* gpu::kWarpThreads) rope_kv_head(Argume
   const float* cos = args.cos.row(t);
   const float* sin = args.sin.row(t);
   const bool is_key = head >= keys_from;
-  CachedToken<T, kFp8> key{};
-  if (is_key) key = CachedToken<T, kFp8>::of(args, args.slots[t], head - keys_from, 0);
+  CachedToken<T, kNumbers> key{};
+  if (is_key) key = CachedToken<T, kNumbers>::of(args, args.slots[t], head - keys_from, 0);
   for (int d = lane * kWidth; d < args.head_dim; d += kStep) {
     gpu::Vector<T, kWidth> value;
 #pragma unroll
@@ -136,12 +191,17 @@ __global__ void __launch_bounds__(kWarps* gpu::kWarpThreads) rope_kv_head(Argume
       value.values[i] = gpu::from_float<T>(rotated<kStyle>(held, d + i, args.half, cos, sin));
     }
     value.store(at + d);
-    if (is_key) key.store(value, d);
+    if constexpr (kNumbers != PageNumbers::kInt8) {
+      if (is_key) key.store(value, d, {});
+    }
+  }
+  if constexpr (kNumbers == PageNumbers::kInt8) {
+    if (is_key) keep_head<kWidth>(at, lane, key);
   }
 }
 
 // --- heads whose halves rotate: 16 bytes a lane, in registers (rope_kv_lanes.cuh) ---
-template <class T, int kLanes, bool kFp8>
+template <class T, int kLanes, PageNumbers kNumbers>
 __global__ void __launch_bounds__(kWarps* gpu::kWarpThreads) rope_kv_lanes(Arguments<T> args) {
   using Lane = gpu::RopeLane<T, kLanes>;
   constexpr int kDim = Lane::kDim, kHeads = kWarps * gpu::kWarpThreads / kLanes;
@@ -161,12 +221,19 @@ __global__ void __launch_bounds__(kWarps* gpu::kWarpThreads) rope_kv_lanes(Argum
   const int64_t slot = args.slots[t];
   Lane::turn(elements, lane, angles, args.q_norm != nullptr, is_query ? args.q_norm : args.k_norm,
              args.norm_eps, is_value);
+  Int8Scale scale{};
+  if constexpr (kNumbers == PageNumbers::kInt8) {
+    scale = Int8Scale::of(largest_of_lanes<kLanes>(largest_magnitude(elements, 0)));
+  }
   if (head >= heads) return;
   if (!is_value) elements.store(at);
   if (is_query) return;
   const int32_t kv_head = head - (is_value ? values_from : keys_from);
-  CachedToken<T, kFp8>::of(args, slot, kv_head, is_value ? args.v_offset : 0)
-      .store(elements, lane * gpu::kRopeLaneElements);
+  const auto to = CachedToken<T, kNumbers>::of(args, slot, kv_head, is_value ? args.v_offset : 0);
+  to.store(elements, lane * gpu::kRopeLaneElements, scale);
+  if constexpr (kNumbers == PageNumbers::kInt8) {
+    if (lane == 0) to.store_scale(scale);
+  }
 }
 
 template <class T>
@@ -197,27 +264,28 @@ void launch(OpContext& context, const RopeKvArgs& args, void (*kernel)(Arguments
   gpu::launch(context, kernel, grid, kWarps * gpu::kWarpThreads, arguments);
 }
 
-template <class T, int kWidth, bool kFp8>
+template <class T, int kWidth, PageNumbers kNumbers>
 void launch_heads(OpContext& context, const RopeKvArgs& args) {
   const auto kernel = args.style == RopeStyle::kHalf
-                          ? rope_kv_head<RopeStyle::kHalf, T, kWidth, kFp8>
-                          : rope_kv_head<RopeStyle::kInterleaved, T, kWidth, kFp8>;
+                          ? rope_kv_head<RopeStyle::kHalf, T, kWidth, kNumbers>
+                          : rope_kv_head<RopeStyle::kInterleaved, T, kWidth, kNumbers>;
   launch<T>(context, args, kernel, kWarps);
 }
 template <bool kWide>
 void run(OpContext& context, const RopeKvArgs& args) {
   gpu::with_float_type(args.qkv.dtype, [&]<class T>(gpu::ElementType<T>) {
     constexpr int kWidth = kWide ? 4 : 1;
-    if (alike_and_fp8(args.kv)) return launch_heads<T, kWidth, true>(context, args);
-    launch_heads<T, kWidth, false>(context, args);
+    gpu::with_page_numbers(
+        args.kv, [&](auto numbers) { launch_heads<T, kWidth, numbers.value>(context, args); });
   });
 }
 
 template <class T, int kLanes>
 void launch_lanes(OpContext& context, const RopeKvArgs& args) {
-  const auto kernel =
-      alike_and_fp8(args.kv) ? rope_kv_lanes<T, kLanes, true> : rope_kv_lanes<T, kLanes, false>;
-  launch<T>(context, args, kernel, kWarps * gpu::kWarpThreads / kLanes);
+  gpu::with_page_numbers(args.kv, [&](auto numbers) {
+    launch<T>(context, args, rope_kv_lanes<T, kLanes, numbers.value>,
+              kWarps * gpu::kWarpThreads / kLanes);
+  });
 }
 template <int kLanes>
 void run_lanes(OpContext& context, const RopeKvArgs& args) {
@@ -227,7 +295,7 @@ void run_lanes(OpContext& context, const RopeKvArgs& args) {
 
 bool any(const DeviceTraits& traits, const RopeKvArgs& args) {
   return traits.kind == DeviceKind::kCuda && args.kv.keys == KeyLayout::kRows &&
-         (alike_and_plain(args.kv, args.qkv.dtype) || alike_and_fp8(args.kv)) &&
+         (alike_and_plain(args.kv, args.qkv.dtype) || alike_in_columns(args.kv)) &&
          args.kv.k_dim <= kHeadDimMax;
 }
 // Heads, rows and blocks start where an access of 4 elements may.

@@ -1,6 +1,7 @@
 // rope_kv on CUDA against the CPU reference: rotated rows and every byte of the cache.
 #include <gtest/gtest.h>
 
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -16,12 +17,13 @@ struct Case {
   int32_t query_heads, kv_heads, head_dim, rope_dim;
   RopeStyle style;
   bool norm;
-  bool fp8 = false;  // the cache's format, else `dtype`
+  std::optional<KvFormat> kept = {};  // the cache's format, else `dtype`
 
   std::string name() const {
     return std::string(dtype_name(dtype)) + " q" + std::to_string(query_heads) + " kv" +
            std::to_string(kv_heads) + " d" + std::to_string(head_dim) + " rope" +
-           std::to_string(rope_dim) + (norm ? " norm" : "") + (fp8 ? " fp8" : "");
+           std::to_string(rope_dim) + (norm ? " norm" : "") +
+           (kept.has_value() ? " format " + std::to_string(static_cast<int>(*kept)) : "");
   }
 };
 
@@ -29,8 +31,8 @@ constexpr int64_t kBlocks = 5;
 constexpr int32_t kBlockTokens = 16;
 
 KvLayerView cache_view(const Case& c, std::byte* memory, int64_t gap_bytes) {
-  KvLayerView kv = alike_kv(c.fp8 ? KvFormat::kFp8 : kv_format(c.dtype), KeyLayout::kRows,
-                            c.kv_heads, c.head_dim);
+  KvLayerView kv =
+      alike_kv(c.kept.value_or(kv_format(c.dtype)), KeyLayout::kRows, c.kv_heads, c.head_dim);
   kv.base = memory;
   kv.block_stride = 2 * kv.v_offset + gap_bytes;
   return kv;
@@ -51,7 +53,7 @@ struct Reference {
     for (int64_t t = 0; t < tokens; ++t) slots.push_back((t * 7 + 3) % (kBlocks * kBlockTokens));
     Case exact = c;
     exact.dtype = DType::kF32;
-    exact.fp8 = false;
+    exact.kept.reset();
     kv = cache_view(exact, nullptr, 64);
     cache.resize(static_cast<size_t>(kv.block_stride * kBlocks));
     kv.base = cache.data();
@@ -83,8 +85,30 @@ struct Reference {
   RopeKvArgs args;  // on the host
 };
 
+// The key and value of a token and head, in a format of columns: as the CPU makes them of `keys`
+// [kv heads, d] and of the reference's values.
+void expect_columns(const KvLayerView& kv, const Reference& reference, int64_t slot, int32_t head,
+                    const float* keys) {
+  KvLayerView one = alike_kv(kv.k_format, KeyLayout::kRows, 1, kv.k_dim);
+  std::vector<std::byte> block(static_cast<size_t>(2 * one.v_offset));
+  one.base = block.data();
+  std::vector<float> value;
+  for (int32_t d = 0; d < kv.k_dim; ++d) {
+    value.push_back(load_kv(DType::kF32, value_at(reference.kv, slot, head, d)));
+  }
+  store_key(one, 0, 0, keys + int64_t{head} * kv.k_dim);
+  store_value(one, 0, 0, value.data());
+  for (int32_t d = 0; d < kv.k_dim; ++d) {
+    ASSERT_EQ(*key_at(kv, slot, head, d), *key_at(one, 0, 0, d));
+    ASSERT_EQ(*value_at(kv, slot, head, d), *value_at(one, 0, 0, d));
+    ASSERT_EQ(load_key(kv, slot, head, d), load_key(one, 0, 0, d));
+    ASSERT_EQ(load_value(kv, slot, head, d), load_value(one, 0, 0, d));
+  }
+}
+
 // What a kernel left in the cache of the case's type: the reference's keys and values, and between
-// blocks and in free slots nothing. 8-bit floats are those of the keys in `qkv` [tokens, columns].
+// blocks and in free slots nothing. What is kept of fewer bits is that of the keys in `qkv`
+// [tokens, columns], bit for bit.
 void expect_cache(const Case& c, KvLayerView kv, std::vector<std::byte> host,
                   const Reference& reference, const std::vector<float>& qkv) {
   kv.base = host.data();
@@ -93,15 +117,13 @@ void expect_cache(const Case& c, KvLayerView kv, std::vector<std::byte> host,
     const float* keys = qkv.data() + t * static_cast<size_t>(reference.columns) +
                         static_cast<ptrdiff_t>(c.query_heads) * c.head_dim;
     for (int32_t head = 0; head < c.kv_heads; ++head) {
+      if (c.kept.has_value()) {
+        ASSERT_NO_FATAL_FAILURE(expect_columns(kv, reference, slot, head, keys));
+        continue;
+      }
       for (int32_t d = 0; d < c.head_dim; ++d) {
         const float key = load_kv(DType::kF32, key_at(reference.kv, slot, head, d));
         const float value = load_kv(DType::kF32, value_at(reference.kv, slot, head, d));
-        if (c.fp8) {
-          const float own = keys[head * c.head_dim + d];
-          ASSERT_EQ(load_key(kv, slot, head, d), e4m3_to_float(float_to_e4m3(own)));
-          ASSERT_EQ(load_value(kv, slot, head, d), e4m3_to_float(float_to_e4m3(value)));
-          continue;
-        }
         ASSERT_NEAR(load_kv(c.dtype, key_at(kv, slot, head, d)), key,
                     unit_of(c.dtype) * (std::abs(key) + 8));
         ASSERT_EQ(load_kv(c.dtype, value_at(kv, slot, head, d)), value);
@@ -110,8 +132,8 @@ void expect_cache(const Case& c, KvLayerView kv, std::vector<std::byte> host,
   }
   int64_t poisoned = 0;
   for (const std::byte b : host) poisoned += b == std::byte{0xff} ? 1 : 0;
-  const auto written = static_cast<int64_t>(reference.slots.size()) * c.kv_heads * c.head_dim * 2 *
-                       dtype_info(kv_element(kv.k_format)).block_bytes;
+  const int64_t written = static_cast<int64_t>(reference.slots.size()) *
+                          (k_part_bytes(kv) + v_part_bytes(kv)) / kBlockTokens;
   EXPECT_GE(poisoned, static_cast<int64_t>(host.size()) - written);
 }
 
@@ -155,13 +177,14 @@ TEST(RopeKvCuda, AgreesWithTheReference) {
     for (const bool norm : {false, true}) {
       for (const RopeStyle style : {RopeStyle::kHalf, RopeStyle::kInterleaved}) {
         for (const int64_t tokens : {1, 2, 40}) {
-          for (const bool fp8 : {false, true}) {
-            run_case(cuda, {dtype, 9, 3, 64, 64, style, norm, fp8}, tokens);
-            run_case(cuda, {dtype, 4, 1, 256, 256, style, norm, fp8}, tokens);
-            run_case(cuda, {dtype, 2, 2, 80, 32, style, norm, fp8}, tokens);
-            run_case(cuda, {dtype, 3, 1, 18, 18, style, norm, fp8}, tokens);
-            run_case(cuda, {dtype, 2, 1, 100, 100, style, norm, fp8}, tokens);
-            run_case(cuda, {dtype, 32, 8, 128, 128, style, norm, fp8}, tokens);
+          for (const std::optional<KvFormat> kept :
+               {std::optional<KvFormat>(), {KvFormat::kFp8}, {KvFormat::kInt8Head}}) {
+            run_case(cuda, {dtype, 9, 3, 64, 64, style, norm, kept}, tokens);
+            run_case(cuda, {dtype, 4, 1, 256, 256, style, norm, kept}, tokens);
+            run_case(cuda, {dtype, 2, 2, 80, 32, style, norm, kept}, tokens);
+            run_case(cuda, {dtype, 3, 1, 18, 18, style, norm, kept}, tokens);
+            run_case(cuda, {dtype, 2, 1, 100, 100, style, norm, kept}, tokens);
+            run_case(cuda, {dtype, 32, 8, 128, 128, style, norm, kept}, tokens);
           }
         }
       }

@@ -169,6 +169,44 @@ TEST(RopeKv, NumbersIn8BitFloatsHaveEachTheirPlace) {
   }
 }
 
+// A page of 8-bit integers with a scale a head: the bytes in the same places, scales behind them; a
+// number is off by half a step, and one that is not finite makes its head NaN.
+TEST(RopeKv, IntegersWithAScaleAHeadAreWithinHalfAStep) {
+  for (const int32_t dim : {16, 64, 80, 18, 256}) {
+    KvLayerView kv = alike_kv(KvFormat::kInt8Head, KeyLayout::kRows, 2, dim);
+    EXPECT_EQ(kv.v_offset, 2 * 16 * (dim + 2));
+    std::vector<std::byte> memory(static_cast<size_t>(2 * kv.v_offset), std::byte{0x7f});
+    kv.base = memory.data();
+    kv.block_stride = 2 * kv.v_offset;
+    Rng rng(static_cast<uint64_t>(dim));
+    std::vector<std::vector<float>> kept;
+    for (int64_t token = 0; token < 16; ++token) {
+      for (int32_t head = 0; head < 2; ++head) {
+        kept.push_back(random_floats(rng, dim, 3.0f));
+        if (token == 5 && head == 1) kept.back()[static_cast<size_t>(dim) - 1] = INFINITY;
+        store_key(kv, token, head, kept.back().data());
+      }
+    }
+    for (int64_t token = 0; token < 16; ++token) {
+      for (int32_t head = 0; head < 2; ++head) {
+        const auto& numbers = kept[static_cast<size_t>(token * 2 + head)];
+        const float step = bfloat16_to_float(*k_head(kv, 0, head).scale(token, dim - 1));
+        for (int32_t d = 0; d < dim; ++d) {
+          const float number = load_key(kv, token, head, d);
+          if (token == 5 && head == 1) {
+            EXPECT_TRUE(std::isnan(number));
+          } else {
+            EXPECT_NEAR(number, numbers[static_cast<size_t>(d)], 0.5001f * step) << dim << " " << d;
+          }
+        }
+      }
+    }
+    EXPECT_EQ(reinterpret_cast<std::byte*>(k_head(kv, 0, 1).scale(15, 0) + 1),
+              memory.data() + kv.v_offset);
+    EXPECT_EQ(std::count(memory.begin() + kv.v_offset, memory.end(), std::byte{0x7f}), kv.v_offset);
+  }
+}
+
 TEST(RopeKv, EveryKernelAgreesWithTheReference) {
   TestDevice device = TestDevice::cpu(2);
   const Heads heads[] = {{9, 3, 64},  {4, 4, 80}, {8, 1, 128},     {2, 1, 96},

@@ -250,7 +250,7 @@ bool fits_attention_tiles(const AttentionArgs& args) {
   const KvLayerView& kv = args.kv;
   const auto fits = [](int32_t dim) { return dim % 16 == 0 && dim <= kHeadDimMax; };
   return kv.block_tokens == kAttentionBlock && kv.keys == KeyLayout::kTransposed &&
-         kv.k_format != KvFormat::kFp8 && kv.v_format != KvFormat::kFp8 && fits(kv.k_dim) &&
+         !lies_in_columns(kv.k_format) && !lies_in_columns(kv.v_format) && fits(kv.k_dim) &&
          fits(kv.v_dim);
 }
 
