@@ -163,6 +163,8 @@ class Flags:
             return False  # refused, or of no effect
         if shape.keeps_latents() and self.keeps_small():
             return False
+        if self.keeps_4_bits() and shape.head_dim % 32 != 0:
+            return False
         if self.drafts and (shape.keeps_states() or len(set(shape.more.get("layer_types", []))) > 1):
             return False
         if self.adapters and not soak_adapters.modules_of(shape):
@@ -171,7 +173,10 @@ class Flags:
 
     def keeps_small(self):
         """Whether keys and values have fewer bits than activations."""
-        return "fp8" in self.flags or "int8" in self.flags
+        return "fp8" in self.flags or "int8" in self.flags or self.keeps_4_bits()
+
+    def keeps_4_bits(self):
+        return "int4" in self.flags
 
     def multiplies_fp8(self):
         return "--quantization=fp8" in self.flags
@@ -188,6 +193,7 @@ SWAP = (*CROWDED, "--kv-offloading-size", "0.5", "--preemption-mode", "swap")
 DISK = (*CROWDED, "--kv-offloading-size", "0.01", "--kv-disk-size", "0.25", "--preemption-mode", "swap")
 FP8 = ("--kv-cache-dtype", "fp8")
 INT8 = ("--kv-cache-dtype", "int8")
+INT4 = ("--kv-cache-dtype", "int4")
 OUT_AND_BACK = ("preemptions", "pages_stored", "pages_loaded")
 # One token is match enough: texts of random weights repeat little.
 NGRAM = ("--speculative-config", '{"method": "ngram", "prompt_lookup_min": 1}')
@@ -206,6 +212,9 @@ FLAGS = [
     Flags("kv-int8", *INT8),
     Flags("kv-int8-invariant", *INT8, "--batch-invariant"),
     Flags("kv-int8-swap", *INT8, "--batch-invariant", *SWAP, pool=TIGHT, pressure=OUT_AND_BACK),
+    Flags("kv-int4", *INT4),
+    Flags("kv-int4-invariant", *INT4, "--batch-invariant"),
+    Flags("kv-int4-swap", *INT4, "--batch-invariant", *SWAP, pool=TIGHT, pressure=OUT_AND_BACK),
     Flags("kv-int8-small-steps", *INT8, *NGRAM, "--max-num-batched-tokens", "48", pressure=("proposed",)),
     Flags("kv-fp8-small-steps", *FP8, *NGRAM, "--max-num-batched-tokens", "48", pressure=("proposed",)),
     Flags("small-steps", "--max-num-batched-tokens", "48", "--no-gemm-trials"),

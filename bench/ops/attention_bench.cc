@@ -2,7 +2,7 @@
 // causal sequence), decode by bytes of keys and values a second; latents by both (2 (576 + 512) Hq
 // a row and key, 1,152 bytes a key).
 //
-//   attention_bench [--case PART] [--kernel PART] [--kv bf16|fp8|int8|all] [--rounds N]
+//   attention_bench [--case PART] [--kernel PART] [--kv bf16|fp8|int8|int4|all] [--rounds N]
 //                   [--section-bytes N]
 //
 // --kv: what keys and values are kept as; all: each case with one after the other.
@@ -200,8 +200,10 @@ struct Kept {
   std::string_view name;
   KvFormat format;
 };
-constexpr Kept kKept[] = {
-    {"bf16", KvFormat::kBF16}, {"fp8", KvFormat::kFp8}, {"int8", KvFormat::kInt8Head}};
+constexpr Kept kKept[] = {{"bf16", KvFormat::kBF16},
+                          {"fp8", KvFormat::kFp8},
+                          {"int8", KvFormat::kInt8Head},
+                          {"int4", KvFormat::kInt4Head}};
 
 // A case's memory on the device.
 struct Setting {

@@ -220,6 +220,15 @@ TEST_F(ModelFlagsTest, EightBitFloatsAreOfGpus) {
       check_kv_formats({.k = KvFormat::kInt8}, /*on_gpu=*/true).message(),
       "--cache-type-k int8: on a GPU keys and values are kept alike: use --kv-cache-dtype int8");
   EXPECT_FALSE(check_kv_formats({.k = KvFormat::kInt8, .v = KvFormat::kFp8}, /*on_gpu=*/true).ok());
+  for (const char* name : {"int4", "q4_0"}) {
+    flags_.stack.kv_formats = {};
+    ASSERT_TRUE(parse({"--kv-cache-dtype", name}).ok());
+    const KvFormatOptions& four = flags_.stack.kv_formats;
+    EXPECT_TRUE(check_kv_formats(four, /*on_gpu=*/true).ok());
+    EXPECT_TRUE(check_kv_formats(four, /*on_gpu=*/false).ok());
+    EXPECT_EQ(choose_gpu_kv_formats(four, DType::kBF16).k, KvFormat::kInt4Head);
+    EXPECT_EQ(choose_kv_formats(four, DType::kF16).v, KvFormat::kInt4);
+  }
   EXPECT_EQ(
       check_kv_formats({.v = KvFormat::kFp8}, /*on_gpu=*/true).message(),
       "--cache-type-v fp8: on a GPU keys and values are kept alike: use --kv-cache-dtype fp8");
@@ -236,6 +245,15 @@ TEST_F(ModelFlagsTest, SmallFormatsAreRefusedByNameWhereTheyCannotBe) {
   EXPECT_EQ(check_gpu_kv(int8, "m", spec, KvMemoryKind::kContiguous).message(),
             "--kv-cache-dtype int8 is for --kv-memory paged, not contiguous: leave one out");
   EXPECT_TRUE(check_gpu_kv({}, "m", spec, KvMemoryKind::kVirtual).ok());
+  const KvFormatOptions int4{.both = KvFormat::kInt4};
+  EXPECT_TRUE(check_gpu_kv(int4, "m", spec, kPaged).ok());
+  spec.kv.front().k_dim = spec.kv.front().v_dim = 80;
+  EXPECT_TRUE(check_gpu_kv(int8, "m", spec, kPaged).ok());
+  EXPECT_EQ(
+      check_gpu_kv(int4, "m", spec, kPaged).message(),
+      "m: --kv-cache-dtype int4: its heads have 80 components, of which 32 at a time are kept "
+      "in 4 bits: use int8");
+  spec.kv.front().k_dim = spec.kv.front().v_dim = 64;
   spec.kv.push_back({.kv_heads = 1, .k_dim = 576, .v_dim = 512, .v_aliases_k = true});
   EXPECT_EQ(check_gpu_kv(fp8, "m", spec, kPaged).message(),
             "m: --kv-cache-dtype fp8: its layers keep latents, which are not kept in 8 bits: use "

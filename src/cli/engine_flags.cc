@@ -175,9 +175,10 @@ void add_cache_flags(CLI::App& app, StackOptions& stack) {
   add_choice(
       app, "--kv-cache-dtype", stack.kv_formats.both, kKvFormats,
       "What keys and values are kept as. CPU: int8: 8 bits and a scale for 32 of them, in "
-      "about half the memory of f16, which auto is unless all is computed in fp32. GPU: int8 "
-      "(a scale for a token's head) or fp8 (e4m3, no scales), in about half the memory of "
-      "the activations' type, which auto is")
+      "about half the memory of f16, which auto is unless all is computed in fp32. int4: "
+      "4 bits, in 0.28 of f16's, for values: keys lose much. GPU: int8 (a scale for a token's "
+      "head) or fp8 (e4m3, no scales), in about half the memory of the activations' type, which "
+      "auto is; int4: in 0.27 of it, for large models without biases of keys")
       ->group("Engine");
   add_choice(app, "--cache-type-k,--ctk", stack.kv_formats.k, kKvFormats,
              "CPU: the same of keys alone; auto: as --kv-cache-dtype")

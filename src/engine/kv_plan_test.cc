@@ -292,11 +292,24 @@ TEST(KvPlan, IntegersWithAScaleAHeadSaveAlmostHalf) {
   }
 }
 
+// Integers of 4 bits save 71 % and more, on a CPU and on a GPU.
+TEST(KvPlan, IntegersOf4BitsSaveSevenTenths) {
+  for (const int32_t dim : {64, 96, 128, 256}) {
+    const ModelSpec spec = spec_of(4, 4, {2, dim, dim, 0}, 4096);
+    const auto wide = static_cast<double>(plan_kv(spec, {KvFormat::kBF16}, 16).page_bytes);
+    for (const KvFormat format : {KvFormat::kInt4, KvFormat::kInt4Head}) {
+      const KvPlan plan = plan_kv(spec, {format}, 16);
+      EXPECT_LE(static_cast<double>(plan.page_bytes), 0.29 * wide) << dim;
+    }
+  }
+}
+
 // All layers have one memory for it, of the plan's size.
 TEST(KvPlan, LayersInColumnsShareWhatTheyAreUnpackedTo) {
   const auto device = create_null_device({});
   const ModelSpec spec = spec_of(6, 2, {2, 64, 64, 128}, 4096);
-  for (const KvFormat format : {KvFormat::kFp8, KvFormat::kInt8Head, KvFormat::kBF16}) {
+  for (const KvFormat format :
+       {KvFormat::kFp8, KvFormat::kInt8Head, KvFormat::kInt4Head, KvFormat::kBF16}) {
     const bool in_columns = format != KvFormat::kBF16;
     constexpr int32_t kPages = 9;
     KvPlan plan = plan_kv(spec, {format}, 16);

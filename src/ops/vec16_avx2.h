@@ -164,6 +164,21 @@ inline __m256 widen_i8(const std::byte* from) {
   return _mm256_cvtepi32_ps(_mm256_cvtepi8_epi32(bytes));
 }
 inline Vec16 load_i8(const std::byte* from) { return {widen_i8(from), widen_i8(from + 8)}; }
+// 4-bit integers, of which 8 was added. 16 of 8 bytes: the lower halves, then the upper ones.
+inline __m256 lower_i4(__m128i bytes) {
+  const __m128i halves = _mm_and_si128(bytes, _mm_set1_epi8(15));
+  return _mm256_cvtepi32_ps(_mm256_cvtepi8_epi32(_mm_sub_epi8(halves, _mm_set1_epi8(8))));
+}
+inline Vec16 load_i4(const std::byte* from) {
+  const __m128i bytes = _mm_loadl_epi64(reinterpret_cast<const __m128i*>(from));
+  return {lower_i4(bytes), lower_i4(_mm_srli_epi16(bytes, 4))};
+}
+// Of 16 bytes the lower halves (`half` 0) or the upper ones (1).
+inline Vec16 load_i4_half(const std::byte* from, int half) {
+  const __m128i bytes = _mm_loadu_si128(reinterpret_cast<const __m128i*>(from));
+  const __m128i moved = _mm_srl_epi16(bytes, _mm_cvtsi32_si128(4 * half));
+  return {lower_i4(moved), lower_i4(_mm_unpackhi_epi64(moved, moved))};
+}
 inline __m128i narrow_to_16(__m256 x) {
   const __m256i wide = _mm256_cvtps_epi32(x);
   return _mm_packs_epi32(_mm256_castsi256_si128(wide), _mm256_extracti128_si256(wide, 1));

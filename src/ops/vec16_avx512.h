@@ -121,6 +121,21 @@ inline Vec16 load_i8(const std::byte* from) {
   const __m128i bytes = _mm_loadu_si128(reinterpret_cast<const __m128i*>(from));
   return {_mm512_cvtepi32_ps(_mm512_cvtepi8_epi32(bytes))};
 }
+// 4-bit integers, of which 8 was added. 16 of 8 bytes: the lower halves, then the upper ones.
+inline Vec16 lower_i4(__m128i bytes) {
+  const __m128i halves = _mm_and_si128(bytes, _mm_set1_epi8(15));
+  const __m512i wide = _mm512_cvtepi8_epi32(_mm_sub_epi8(halves, _mm_set1_epi8(8)));
+  return {_mm512_cvtepi32_ps(wide)};
+}
+inline Vec16 load_i4(const std::byte* from) {
+  const __m128i bytes = _mm_loadl_epi64(reinterpret_cast<const __m128i*>(from));
+  return lower_i4(_mm_unpacklo_epi64(bytes, _mm_srli_epi16(bytes, 4)));
+}
+// Of 16 bytes the lower halves (`half` 0) or the upper ones (1).
+inline Vec16 load_i4_half(const std::byte* from, int half) {
+  const __m128i bytes = _mm_loadu_si128(reinterpret_cast<const __m128i*>(from));
+  return lower_i4(_mm_srl_epi16(bytes, _mm_cvtsi32_si128(4 * half)));
+}
 inline void store_i8(std::byte* to, Vec16 a) {
   _mm_storeu_si128(reinterpret_cast<__m128i*>(to), _mm512_cvtsepi32_epi8(_mm512_cvtps_epi32(a.v)));
 }

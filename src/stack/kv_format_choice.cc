@@ -17,7 +17,7 @@ Status check_on_gpu(std::string_view flag, std::optional<KvFormat> format) {
   if (format == KvFormat::kF32) {
     return refuse(flag, format,
                   ": on a GPU keys and values have the type of the model's activations, or are "
-                  "int8 or fp8: use auto, or --device cpu");
+                  "int8, fp8 or int4: use auto, or --device cpu");
   }
   return ok_status();
 }
@@ -30,7 +30,7 @@ Status check_on_cpu(std::string_view flag, std::optional<KvFormat> format) {
 
 // Of fewer bits than activations have on a GPU.
 bool is_small(std::optional<KvFormat> format) {
-  return format == KvFormat::kFp8 || format == KvFormat::kInt8;
+  return format == KvFormat::kFp8 || format == KvFormat::kInt8 || format == KvFormat::kInt4;
 }
 
 }  // namespace
@@ -69,11 +69,19 @@ Status check_gpu_kv(const KvFormatOptions& options, const std::string& model, co
         "kv-cache-dtype");
   }
   for (const LayerKv& kv : spec.kv) {
-    if (kv.kv_heads == 0 || (!kv.v_aliases_k && kv.k_dim == kv.v_dim)) continue;
+    if (kv.kv_heads == 0) continue;
+    if (small == KvFormat::kInt4 && !kv.v_aliases_k && kv.k_dim % kKvColumnOf4Bits != 0) {
+      return unsupported(fmt::format("{}: --kv-cache-dtype {}: its heads have {} components, of "
+                                     "which {} at a time are kept in 4 bits: use int8",
+                                     model, name, kv.k_dim, kKvColumnOf4Bits),
+                         "kv-cache-dtype");
+    }
+    if (!kv.v_aliases_k && kv.k_dim == kv.v_dim) continue;
     return unsupported(
         fmt::format("{}: --kv-cache-dtype {}: its layers keep {}, which are not "
-                    "kept in 8 bits: use auto",
-                    model, name, kv.v_aliases_k ? "latents" : "keys and values of two sizes"),
+                    "kept in {} bits: use auto",
+                    model, name, kv.v_aliases_k ? "latents" : "keys and values of two sizes",
+                    small == KvFormat::kInt4 ? 4 : 8),
         "kv-cache-dtype");
   }
   return ok_status();
@@ -87,7 +95,9 @@ KvFormats choose_kv_formats(const KvFormatOptions& options, DType computed) {
 KvFormats choose_gpu_kv_formats(const KvFormatOptions& options, DType activations) {
   const std::optional<KvFormat> small = small_kv_format(options);
   if (!small) return {kv_format(activations)};
-  return {small == KvFormat::kInt8 ? KvFormat::kInt8Head : *small};
+  return {small == KvFormat::kInt8   ? KvFormat::kInt8Head
+          : small == KvFormat::kInt4 ? KvFormat::kInt4Head
+                                     : *small};
 }
 
 }  // namespace headrace

@@ -379,6 +379,12 @@ class StackLoader {
   }
 
   Status check_kept(const ModelWeights& weights) const {
+    if (choose_kv_formats(options_.kv_formats, DType::kF16).k == KvFormat::kInt4) {
+      log_warning(
+          "{}: of keys in 4 bits small models lose much, and those whose keys have biases most: "
+          "compare its perplexity with that of {}",
+          options_.model, on_gpu() ? "--kv-cache-dtype int8" : "--cache-type-k int8");
+    }
     if (!on_gpu()) return ok_status();
     const auto spec = weights.architecture->parse(weights.config);
     if (!spec.ok()) return spec.status().with_context(options_.model);

@@ -96,6 +96,7 @@ inline constexpr Named<std::optional<KvFormat>> kKvFormats[] = {
     {"f16", KvFormat::kF16},     {"float16", KvFormat::kF16},   {"fp16", KvFormat::kF16},
     {"bf16", KvFormat::kBF16},   {"bfloat16", KvFormat::kBF16}, {"f32", KvFormat::kF32},
     {"float32", KvFormat::kF32}, {"fp8", KvFormat::kFp8},       {"fp8_e4m3", KvFormat::kFp8},
+    {"int4", KvFormat::kInt4},   {"q4_0", KvFormat::kInt4},
 };
 struct KvFormatOptions {
   std::optional<KvFormat> both;

@@ -35,7 +35,7 @@ __device__ float block_max(float value) {
   return value;
 }
 
-// A key or value of a head: elements of T, or bytes.
+// A key or value of a head: elements of T, or in columns.
 template <class T>
 struct PlainNumbers {
   const T* numbers;
@@ -47,25 +47,31 @@ struct PlainNumbers {
   __device__ float operator[](int32_t d) const { return gpu::to_float(numbers[d]); }
 };
 template <class T, gpu::PageNumbers kNumbers>
-struct NumbersOfBytes {
-  using Numbers = gpu::ByteNumbers<kNumbers>;
+struct NumbersInColumns {
+  using Numbers = gpu::ColumnNumbers<kNumbers>;
 
   const std::byte* head;  // of the block
   int32_t dim, block_tokens, token;
 
-  __device__ static NumbersOfBytes of(const gpu::AttentionArguments<T>& args, const T* part,
-                                      const int32_t* block_table, int32_t position, int32_t head) {
+  __device__ static NumbersInColumns of(const gpu::AttentionArguments<T>& args, const T* part,
+                                        const int32_t* block_table, int32_t position,
+                                        int32_t head) {
     const T* block = part + block_table[position / args.block_tokens] * args.block_stride;
     return {reinterpret_cast<const std::byte*>(block) +
                 head * Numbers::head_bytes(args.head_dim, args.block_tokens),
             args.head_dim, args.block_tokens, position % args.block_tokens};
   }
   __device__ float operator[](int32_t d) const {
-    const auto bits = static_cast<uint32_t>(head[column_place(dim, block_tokens, token, d)]);
-    const uint32_t pair = Numbers::in_order(bits).x;
-    const float number = __low2float(reinterpret_cast<const __half2&>(pair));
-    if constexpr (!Numbers::kScaled) return number;
-    return number * gpu::to_float(Numbers::scales(head, dim, block_tokens)[token]);
+    float numbers[Numbers::kWordNumbers];
+    if constexpr (kNumbers == gpu::PageNumbers::kInt4) {
+      const int64_t at = Numbers::word_place(dim, block_tokens, token, d);
+      Numbers::load_word(static_cast<uint32_t>(head[at]) >> d % 2 * 4, numbers);
+    } else {
+      const int64_t at = column_place(dim, block_tokens, token, d);
+      Numbers::load_word(static_cast<uint32_t>(head[at]), numbers);
+    }
+    if constexpr (!Numbers::kScaled) return numbers[0];
+    return numbers[0] * gpu::to_float(Numbers::scales(head, dim, block_tokens)[token]);
   }
 };
 
@@ -167,7 +173,7 @@ void run_reference(OpContext& context, const AttentionArgs& args) {
       if constexpr (numbers.value == gpu::PageNumbers::kPlain) {
         run_reference_of<PlainNumbers<T>, T>(context, args);
       } else {
-        run_reference_of<NumbersOfBytes<T, numbers.value>, T>(context, args);
+        run_reference_of<NumbersInColumns<T, numbers.value>, T>(context, args);
       }
     });
   });
@@ -185,14 +191,15 @@ bool any(const DeviceTraits& traits, const AttentionArgs& args) {
           plain_latents(args.kv, args.q.dtype));
 }
 
-// The copy engine and the tensor cores: 16-bit types or bytes, which prefill tiles read where they
-// are unpacked; rows and pages on 16 bytes.
+// The copy engine and the tensor cores: 16-bit types or columns, which prefill tiles read where
+// they are unpacked; rows and pages on 16 bytes.
 template <int32_t kDim>
 bool fast(const DeviceTraits& traits, const AttentionArgs& args) {
   const KvLayerView& kv = args.kv;
   return any(traits, args) && traits.compute_capability == 90 && kv.k_dim == kDim &&
          !kv.v_aliases_k && args.q.dtype != DType::kF32 && kv.block_tokens == 16 &&
          (!lies_in_columns(kv.k_format) || kv.unpacked != nullptr) &&
+         (!has_4_bits(kv.k_format) || kDim % kKvColumnOf4Bits == 0) &&
          args.q.columns() / kDim / kv.kv_heads <= prefill_tile_rows(kDim) &&
          gpu::rows_aligned(args.q) && gpu::rows_aligned(args.out) &&
          gpu::multiple_of_access(kv.base) && gpu::multiple_of_access(kv.unpacked) &&

@@ -145,8 +145,10 @@ TEST_F(AttentionCuda, RecordedSingleRowsMayGetLong) {
   const std::vector<Part> parts = {{1, 30}, {1, 700}, {1, 2100}, {1, 1}};
   for (const int32_t dim : {64, 80, 96, 128, 256}) {
     for (const Heads& heads : {Heads{8, 2, dim}, {16, 1, dim}, {20, 1, dim}}) {
-      for (const std::optional<KvFormat> kept :
-           {std::optional<KvFormat>(), {KvFormat::kFp8}, {KvFormat::kInt8Head}}) {
+      for (const std::optional<KvFormat> kept : {std::optional<KvFormat>(),
+                                                 {KvFormat::kFp8},
+                                                 {KvFormat::kInt8Head},
+                                                 {KvFormat::kInt4Head}}) {
         const CudaCase c{.heads = heads, .parts = parts, .split_prompts = true, .kept = kept};
         Problem problem(c);
         const std::vector<float> expected = problem.expected();
@@ -183,7 +185,7 @@ TEST_F(AttentionCuda, BatchInvariantRowsHaveTheSameBits) {
   for (const int32_t dim : {64, 96, 128, 256}) {
     for (const int32_t window : {0, 70, 200}) {
       CudaCase c{.heads = {6, 2, dim}, .parts = {{330, 330}, {150, 150}}, .window = window};
-      if (window > 0) c.kept = window == 70 ? KvFormat::kFp8 : KvFormat::kInt8Head;
+      if (window > 0) c.kept = window == 70 ? KvFormat::kInt4Head : KvFormat::kInt8Head;
       Problem problem(c);
       const std::vector<float> expected = problem.expected();
       OnDevice on_device(device(), problem);
@@ -246,8 +248,10 @@ TEST_F(AttentionCuda, RowsOfPaddingAreZero) {
 
 // One sequence's NaN is its own: its neighbours have the same bits as without it.
 TEST_F(AttentionCuda, ANanStaysInItsSequence) {
-  for (const std::optional<KvFormat> kept :
-       {std::optional<KvFormat>(), {KvFormat::kFp8}, {KvFormat::kInt8Head}}) {
+  for (const std::optional<KvFormat> kept : {std::optional<KvFormat>(),
+                                             {KvFormat::kFp8},
+                                             {KvFormat::kInt8Head},
+                                             {KvFormat::kInt4Head}}) {
     const CudaCase c{
         .heads = {8, 2, 128}, .parts = {{40, 40}, {1, 700}, {150, 150}, {1, 700}}, .kept = kept};
     Problem clean(c), faulty(c);

@@ -39,6 +39,27 @@ struct Int8Cache {
   static constexpr int64_t kBytes = 1;
   static Vec16 load_vector(const std::byte* from) { return load_i8(from); }
 };
+// Half a byte a number (KvHeadView::half_byte()).
+struct Int4Cache {
+  static constexpr bool kScales = true;
+  static constexpr int64_t kBytes = 1;  // at most
+  static Vec16 load_vector(const std::byte* from) { return load_i4(from); }
+};
+
+// Bytes of numbers that lie side by side, a multiple of 16.
+template <class Cache>
+constexpr int64_t bytes_of_numbers(int64_t count) {
+  return __is_same(Cache, Int4Cache) ? count / 2 : count * Cache::kBytes;
+}
+// Component d of a block's keys.
+template <class Cache>
+Vec16 load_keys(const std::byte* keys, int32_t d) {
+  if constexpr (__is_same(Cache, Int4Cache)) {
+    return load_i4_half(keys + int64_t{d} / 2 * 16, d % 2);
+  } else {
+    return Cache::load_vector(keys + int64_t{d} * 16 * Cache::kBytes);
+  }
+}
 
 // A tile of so few rows is bound by reading the cache: scores fetch the values ahead, values the
 // next split's keys.
@@ -160,14 +181,14 @@ void score_blocks(const AttentionTile& tile, int32_t row, int32_t block, Split& 
     const float* q = split.q + d * tile.rows + row * 16;
     Vec16 scales[kBlocks];
     if constexpr (Cache::kScales) {
-      const int64_t at = (k_dim + int64_t{d} / kKvGroup * 2) * 16;
+      const int64_t at = bytes_of_numbers<Cache>(k_dim * 16) + int64_t{d} / kKvGroup * 32;
       for (int b = 0; b < kBlocks; ++b) scales[b] = load_bf16(split.keys[block + b] + at);
     }
     for (int32_t i = 0; i < 16; ++i, ++q) {
-      const int64_t at = int64_t{d + i} * 16 * Cache::kBytes;
+      const int64_t at = bytes_of_numbers<Cache>(int64_t{d + i} * 16);
       Vec16 keys[kBlocks];
       for (int b = 0; b < kBlocks; ++b) {
-        keys[b] = Cache::load_vector(split.keys[block + b] + at);
+        keys[b] = load_keys<Cache>(split.keys[block + b], d + i);
         if constexpr (Cache::kScales) keys[b] = mul(keys[b], scales[b]);
         if (kRows <= kFewRows && (Cache::kBytes > 1 || i % 4 == 0)) {
           __builtin_prefetch(split.values[block + b] + at);
@@ -267,17 +288,20 @@ void exponentiate(Split& split, int32_t r, const AttentionPartial& partial) {
 // --- values ---
 
 // The scales of the values that are looked at, for all passes over them.
+template <class Cache>
 void stage_scales_of(const AttentionTile& tile, int32_t block, Split& split) {
-  const std::byte* scales = split.values[block] + int64_t{tile.v_dim} * 16;
+  const std::byte* scales = split.values[block] + bytes_of_numbers<Cache>(tile.v_dim * 16);
   for (int32_t g = 0; g * kKvGroup < tile.v_dim; ++g) {
     store(&split.scales[g][block * 16], load_bf16(scales + g * 32));
   }
 }
+template <class Cache>
 void stage_scales(const AttentionTile& tile, Split& split) {
   for (int32_t b = split.any.first / 16; b * 16 < split.any.last; ++b) {
-    stage_scales_of(tile, b, split);
+    stage_scales_of<Cache>(tile, b, split);
   }
-  for (int32_t b = 0; b < split.tree_blocks; ++b) stage_scales_of(tile, kSplitBlocks + b, split);
+  for (int32_t b = 0; b < split.tree_blocks; ++b)
+    stage_scales_of<Cache>(tile, kSplitBlocks + b, split);
 }
 
 // sums[row + r][d ...] += weight * value over keys [range), for kRows rows and kVecs * 16
@@ -292,22 +316,22 @@ void add_values(const Split& split, int32_t row, Range range, int32_t d, int32_t
   for (int32_t key = range.first; key < range.last;) {
     const int32_t block_end = (key / 16 + 1) * 16;
     const int32_t last = block_end < range.last ? block_end : range.last;
-    const int64_t at = (int64_t{key % 16} * v_dim + d) * Cache::kBytes;
+    const int64_t at = bytes_of_numbers<Cache>(int64_t{key % 16} * v_dim + d);
     const std::byte* value = split.values[key / 16] + at;
     const std::byte* ahead = split.ahead[key / 16] + at;
     for (; key < last; ++key) {
       Vec16 values[kVecs];
       for (int i = 0; i < kVecs; ++i) {
-        values[i] = Cache::load_vector(value + i * 16 * Cache::kBytes);
+        values[i] = Cache::load_vector(value + bytes_of_numbers<Cache>(i * 16));
         if constexpr (Cache::kScales) {
           values[i] = mul(values[i], broadcast(split.scales[(d + i * 16) / kKvGroup][key]));
         }
         if (kRows <= kFewRows && (Cache::kBytes > 1 || i % 4 == 0)) {
-          __builtin_prefetch(ahead + i * 16 * Cache::kBytes);
+          __builtin_prefetch(ahead + bytes_of_numbers<Cache>(i * 16));
         }
       }
-      value += v_dim * Cache::kBytes;
-      ahead += v_dim * Cache::kBytes;
+      value += bytes_of_numbers<Cache>(v_dim);
+      ahead += bytes_of_numbers<Cache>(v_dim);
       for (int r = 0; r < kRows; ++r) {
         const Vec16 weight = broadcast(split.scores[row + r][key]);
         for (int i = 0; i < kVecs; ++i) acc[r][i] = fma(weight, values[i], acc[r][i]);
@@ -408,9 +432,10 @@ void turn_block(const std::byte* keys, int32_t k_dim, int32_t v_dim, float* valu
   for (int32_t d = 0; d < v_dim; d += 16) {
     Vec16 tile[16];
     for (int32_t i = 0; i < 16; ++i) {
-      tile[i] = Cache::load_vector(keys + int64_t{d + i} * 16 * Cache::kBytes);
+      tile[i] = load_keys<Cache>(keys, d + i);
       if constexpr (Cache::kScales) {
-        tile[i] = mul(tile[i], load_bf16(keys + (k_dim + int64_t{d} / kKvGroup * 2) * 16));
+        const int64_t at = bytes_of_numbers<Cache>(k_dim * 16) + int64_t{d} / kKvGroup * 32;
+        tile[i] = mul(tile[i], load_bf16(keys + at));
       }
     }
     transpose(tile);
@@ -445,7 +470,7 @@ void add_values_of_keys(const AttentionTile& tile, int32_t split_first, Split& s
 
 template <class Cache>
 void add_values_apart(const AttentionTile& tile, int32_t split_first, Split& split, float* sums) {
-  if constexpr (Cache::kScales) stage_scales(tile, split);
+  if constexpr (Cache::kScales) stage_scales<Cache>(tile, split);
   run_passes<ValuePass<Cache>>(tile, split, sums);
   if (split.tree_blocks == 0) return;
   add_paths<Cache>(tile, split_first, split, {kSplitBlocks, kBlocksMax}, sums);
@@ -463,8 +488,11 @@ void score_all(const AttentionTile& tile, Split& split) {
       return run_passes<ScorePass<Bf16Cache>>(tile, split);
     case KvFormat::kInt8:
       return run_passes<ScorePass<Int8Cache>>(tile, split);
+    case KvFormat::kInt4:
+      return run_passes<ScorePass<Int4Cache>>(tile, split);
     case KvFormat::kFp8:  // fits_attention_tiles() has none of GPUs
     case KvFormat::kInt8Head:
+    case KvFormat::kInt4Head:
       return;
   }
 }
@@ -479,8 +507,11 @@ void score_all_of_tree(const AttentionTile& tile, Split& split) {
       return score_tree<Bf16Cache>(tile, split);
     case KvFormat::kInt8:
       return score_tree<Int8Cache>(tile, split);
+    case KvFormat::kInt4:
+      return score_tree<Int4Cache>(tile, split);
     case KvFormat::kFp8:
     case KvFormat::kInt8Head:
+    case KvFormat::kInt4Head:
       return;
   }
 }
@@ -496,7 +527,11 @@ void add_all_values_of_keys(const AttentionTile& tile, int32_t split_first, Spli
       return add_values_of_keys<Bf16Cache>(tile, split_first, split, sums);
     case KvFormat::kInt8:
       return add_values_of_keys<Int8Cache>(tile, split_first, split, sums);
+    case KvFormat::kInt4:
+      return add_values_of_keys<Int4Cache>(tile, split_first, split, sums);
     case KvFormat::kFp8:
+    case KvFormat::kInt8Head:
+    case KvFormat::kInt4Head:
       return;
   }
 }
@@ -514,8 +549,11 @@ void add_all_values(const AttentionTile& tile, int32_t split_first, Split& split
       return add_values_apart<Bf16Cache>(tile, split_first, split, sums);
     case KvFormat::kInt8:
       return add_values_apart<Int8Cache>(tile, split_first, split, sums);
+    case KvFormat::kInt4:
+      return add_values_apart<Int4Cache>(tile, split_first, split, sums);
     case KvFormat::kFp8:
     case KvFormat::kInt8Head:
+    case KvFormat::kInt4Head:
       return;
   }
 }

@@ -35,15 +35,17 @@ struct DecodeShape {
   static constexpr int kWarps = 4;
   static constexpr int kThreads = kWarps * 32;
   static constexpr int kBlocksPerSm = kDim <= 128 ? 2 : 1;
-  // For barriers and single values, which take 105 or less (of bytes there are up to 12 stages):
-  // with 512 d 128 would have two stages.
+  // For barriers and single values, which take 105 or less of 16 bits, of which with 512 d 128
+  // would have two stages; 8 x 4 a stage of which there are most.
   static constexpr int kSpareBytes = kPlain ? 256 : 512;
+  static constexpr int kStagesMax = (kSpareBytes - 16) / (8 * 4);
   static constexpr int kStride = kDim + 4;  // floats between rows of sums: no bank conflicts
   static constexpr int kMergeBytes = kWarps * kRows * (kStride + 2) * 4;
   static constexpr int kStageBytes = kWarps * 2 * kPageBytes;
   // Of the 228 KB that the thread blocks of a multiprocessor share, 1 KB is the system's a block.
   static constexpr int kAvailable = (228 / kBlocksPerSm - 1) * 1024 - kMergeBytes - kSpareBytes;
-  static constexpr int kStages = kAvailable / kStageBytes;
+  static constexpr int kStages =
+      kAvailable / kStageBytes < kStagesMax ? kAvailable / kStageBytes : kStagesMax;
   static_assert(kStages >= 2);
 };
 

@@ -89,16 +89,17 @@ class WidePages {
   const typename P::LanePart key_lane_, value_lane_;
 };
 
-// Of numbers of a byte, which lie as column_place() says: 256 bytes a step, 16 for each token.
-// Products are of F16, which holds them exactly, whatever the activations are: one instruction
-// makes a pair of floats, two and a half one of integers. Queries become F16 too: components beyond
+// Of numbers in columns (page_numbers.cuh): 256 bytes a column, 16 for each token. Products are of
+// F16, which holds them exactly, whatever the activations are: one instruction makes a pair of
+// floats, two and a half one of integers. Queries become F16 too: components beyond
 // 65504 are infinite. Integers are multiplied without their scales: a scale is a token's, a row of
 // the keys' operand, so that scores are multiplied by it, and of values the weights before they are
 // an operand (beyond 65504 infinite, too).
 template <class T, int kDim, PageNumbers kNumbers>
-class BytePages {
-  using Numbers = ByteNumbers<kNumbers>;
-  static constexpr int kStepBytes = kPageTokens * kKvColumn;
+class ColumnPages {
+  using Numbers = ColumnNumbers<kNumbers>;
+  static_assert(kDim % Numbers::kColumn == 0);
+  static constexpr int kColumnBytes = kPageTokens * kKvColumn;
 
  public:
   using Operand = __half;
@@ -122,7 +123,7 @@ class BytePages {
     copy_bytes(to[1], from.values + at, kBytes, arrived);
   }
 
-  __device__ explicit BytePages(int lane) : lane_(lane) {}
+  __device__ explicit ColumnPages(int lane) : lane_(lane) {}
 
   // The scales of tokens lane / 4 and lane / 4 + 8 of a page.
   __device__ __forceinline__ float2 scales(const std::byte* page) const {
@@ -130,61 +131,60 @@ class BytePages {
     return {to_float(of[0]), to_float(of[8])};
   }
 
-  // A matrix of "16-bit elements" has pairs of components: a lane gets components 4 (lane % 4) ...
-  // + 3 of a step, of tokens lane / 4 and lane / 4 + 8. In the operand they are the columns t, t +
-  // 1, t + 8 and t + 9 (mma.cuh).
+  // A matrix of "16-bit elements" has two or four components in each: a lane gets a word of a
+  // column, of tokens lane / 4 and lane / 4 + 8, whose components are the columns t, t + 1, t + 8
+  // and t + 9 of the operands of its steps (mma.cuh).
   template <class Body>
   __device__ __forceinline__ void for_keys(uint32_t page, const Body& body) const {
-    for_words<false>(page, [&](int s, uint32_t low, uint32_t high) {
-      const uint2 first = Numbers::in_order(low), second = Numbers::in_order(high);
-      const uint32_t a[4] = {first.x, second.x, first.y, second.y};
-      body(s, a);
+    for_words<false>(page, [&](int column, uint32_t low, uint32_t high) {
+      Numbers::keys(low, high, [&](int step, const uint32_t(&a)[4]) {
+        body(column * Numbers::kColumnSteps + step, a);
+      });
     });
   }
-  // Transposed, a lane gets components 2 g and 2 g + 1, g = lane / 4, of tokens t and t + 1, and of
-  // t + 8 and t + 9: they are rows g and g + 8 of the operand. An integer is never NaN: where there
-  // are scales, those keep out what was not written.
+  // Transposed, a lane gets the components of one such element, of tokens t and t + 1, and of t + 8
+  // and t + 9: they are rows g and g + 8 of the operands. An integer is never NaN: where there are
+  // scales, those keep out what was not written.
   template <class Body>
   __device__ __forceinline__ void for_values(uint32_t page, uint32_t low, uint32_t high,
                                              const Body& body) const {
-    for_words<true>(page, [&](int s, uint32_t first, uint32_t second) {
-      const uint2 ab = Numbers::alternating(kScaled ? first : first & low);
-      const uint2 cd = Numbers::alternating(kScaled ? second : second & high);
-      const uint32_t a[4] = {ab.x, ab.y, cd.x, cd.y};
-      body(s, a);
+    for_words<true>(page, [&](int column, uint32_t first, uint32_t second) {
+      Numbers::values(
+          kScaled ? first : first & low, kScaled ? second : second & high,
+          [&](int step, const uint32_t(&a)[4]) { body(column * Numbers::kColumnSteps + step, a); });
     });
   }
   __device__ __forceinline__ static void load_query(const T* row, int lane, int step,
                                                     uint32_t (&b)[2]) {
-    const T* at = row + step * kKvColumn + lane % 4 * 4;
-    const auto four = Vector<T, 4>::load(at);
-#pragma unroll
-    for (int j = 0; j < 2; ++j) {
-      b[j] = packed<__half>(to_float(four.values[2 * j]), to_float(four.values[2 * j + 1]));
-    }
+    const T* column = row + step / Numbers::kColumnSteps * Numbers::kColumn;
+    const auto at = Numbers::query_place(lane, step % Numbers::kColumnSteps);
+    b[0] = packed<__half>(to_float(column[at.first]), to_float(column[at.second]));
+    b[1] = packed<__half>(to_float(column[at.third]), to_float(column[at.fourth]));
   }
   __device__ __forceinline__ static int component(int lane, int step, int half) {
-    return step * 16 + lane / 4 * 2 + half;
+    return step / Numbers::kColumnSteps * Numbers::kColumn +
+           Numbers::component(lane, step % Numbers::kColumnSteps, half);
   }
 
  private:
-  // body(step, of tokens 0 to 7, of tokens 8 to 15): two steps a load.
+  // body(column, of tokens 0 to 7, of tokens 8 to 15): two columns a load.
   template <bool kTransposed, class Body>
   __device__ __forceinline__ void for_words(uint32_t page, const Body& body) const {
-    // The last step of an odd number is loaded twice.
+    constexpr int kColumns = kDim / Numbers::kColumn;
+    // The last column of an odd number is loaded twice.
     const uint32_t at = page + static_cast<uint32_t>(lane_ * 16);
     const uint32_t last = page + static_cast<uint32_t>(lane_ % 16 * 16);
 #pragma unroll
-    for (int s = 0; s < kSteps; s += 2) {
+    for (int c = 0; c < kColumns; c += 2) {
       uint32_t words[4];
-      const uint32_t row = (s + 1 < kSteps ? at : last) + static_cast<uint32_t>(s * kStepBytes);
+      const uint32_t row = (c + 1 < kColumns ? at : last) + static_cast<uint32_t>(c * kColumnBytes);
       if constexpr (kTransposed) {
         load_matrices_transposed(words, row);
       } else {
         load_matrices(words, row);
       }
-      body(s, words[0], words[1]);
-      if (s + 1 < kSteps) body(s + 1, words[2], words[3]);
+      body(c, words[0], words[1]);
+      if (c + 1 < kColumns) body(c + 1, words[2], words[3]);
     }
   }
 
@@ -193,7 +193,7 @@ class BytePages {
 
 template <class T, int kDim, PageNumbers kNumbers>
 struct PagesOfNumbers {
-  using Type = BytePages<T, kDim, kNumbers>;
+  using Type = ColumnPages<T, kDim, kNumbers>;
 };
 template <class T, int kDim>
 struct PagesOfNumbers<T, kDim, PageNumbers::kPlain> {

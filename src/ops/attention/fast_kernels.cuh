@@ -69,8 +69,11 @@ void run_attention_of(OpContext& context, const AttentionArgs& args) {
            kWarpgroupThreads, arguments, static_cast<int32_t>(args.out.rows()));
   }
   if (!plan.has_decode) return;
-  with_page_numbers(
-      args.kv, [&](auto numbers) { run_decode<T, kDim, numbers.value>(context, args, arguments); });
+  with_page_numbers(args.kv, [&](auto numbers) {
+    if constexpr (numbers.value != PageNumbers::kInt4 || kDim % kKvColumnOf4Bits == 0) {
+      run_decode<T, kDim, numbers.value>(context, args, arguments);
+    }
+  });
 }
 
 template <int kDim>

@@ -20,12 +20,21 @@ enum class KvFormat : uint8_t {
   // 8-bit integers, and for each token and head one scale in BF16. On a GPU alone, in the places of
   // kFp8 (docs/decisions/0078-integers-of-keys-and-values-on-a-gpu.md).
   kInt8Head,
+  // 4-bit integers, -8 to 7, and a scale in BF16, of which the number of the largest magnitude is
+  // -8 steps: for each kKvGroup components, on a CPU alone.
+  kInt4,
+  // The same with a scale for each head, on a GPU alone. Keys are kept, and queries asked, as a
+  // Hadamard transform of their heads, which leaves their products as they are and shares out what
+  // is large (docs/decisions/0078-integers-of-keys-and-values-on-a-gpu.md).
+  kInt4Head,
 };
 
-inline constexpr int32_t kKvGroup = 32;  // components of kInt8 that share a scale; the last may be
-                                         // fewer
+inline constexpr int32_t kKvGroup = 32;  // components of kInt8 and kInt4 that share a scale; the
+                                         // last may be fewer
 
 inline constexpr int32_t kKvColumn = 16;
+// Of 4 bits a column is 32 components, two a byte, the first in the lower half: 16 bytes a token.
+inline constexpr int32_t kKvColumnOf4Bits = 32;
 
 // The byte of component d of a token in a head of `dim` components: [d / 16][token][16], so that a
 // column of a page of 16 tokens is 256 bytes in a row, from which a warp loads operands of the

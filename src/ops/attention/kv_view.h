@@ -53,27 +53,36 @@ inline KvFormat kv_format(DType dtype) {
 }
 // Of a number without its share of a scale.
 inline DType kv_element(KvFormat format) {
-  constexpr DType kElements[] = {DType::kF32, DType::kF16, DType::kBF16,
-                                 DType::kI8,  DType::kU8,  DType::kI8};
+  constexpr DType kElements[] = {DType::kF32, DType::kF16, DType::kBF16, DType::kI8,
+                                 DType::kU8,  DType::kI8,  DType::kI8,   DType::kI8};
   return kElements[static_cast<size_t>(format)];
 }
-inline bool has_scales(KvFormat format) {
-  return format == KvFormat::kInt8 || format == KvFormat::kInt8Head;
+inline bool has_4_bits(KvFormat format) {
+  return format == KvFormat::kInt4 || format == KvFormat::kInt4Head;
 }
+inline bool has_scales(KvFormat format) {
+  return format == KvFormat::kInt8 || format == KvFormat::kInt8Head || has_4_bits(format);
+}
+// Whether keys are kept, and queries asked, transformed (mix_head()).
+inline bool mixes_keys(KvFormat format) { return format == KvFormat::kInt4Head; }
 // Components that share a scale.
 inline int32_t kv_group(KvFormat format, int32_t dim) {
-  return format == KvFormat::kInt8 ? kKvGroup : dim;
+  return format == KvFormat::kInt8 || format == KvFormat::kInt4 ? kKvGroup : dim;
 }
 inline int32_t kv_groups(KvFormat format, int32_t dim) {
   return (dim + kv_group(format, dim) - 1) / kv_group(format, dim);
 }
 // Whether numbers lie as column_place() says: of GPUs alone.
 inline bool lies_in_columns(KvFormat format) {
-  return format == KvFormat::kFp8 || format == KvFormat::kInt8Head;
+  return format == KvFormat::kFp8 || format == KvFormat::kInt8Head || format == KvFormat::kInt4Head;
 }
 
 // Bytes of one head of a block: numbers, then scales.
 inline int64_t kv_number_bytes(KvFormat format, int32_t dim, int32_t block_tokens) {
+  if (has_4_bits(format)) {
+    const int32_t column = lies_in_columns(format) ? kKvColumnOf4Bits : kKvColumn;
+    return int64_t{block_tokens} * ((dim + column - 1) / column) * column / 2;
+  }
   return int64_t{block_tokens} * dim * dtype_info(kv_element(format)).block_bytes;
 }
 inline int64_t kv_head_bytes(KvFormat format, int32_t dim, int32_t block_tokens) {
@@ -134,9 +143,27 @@ struct KvHeadView {
   int32_t token_step, dim_step;
 
   std::byte* number(int64_t token, int32_t d) const {
+    if (has_4_bits(format)) return half_byte(token, d).at;
     if (lies_in_columns(format)) return at + column_place(dim, block_tokens, token, d);
     return at + (token * token_step + int64_t{d} * dim_step) *
                     dtype_info(kv_element(format)).block_bytes;
+  }
+  // Of 4 bits: the byte, and whether its upper half. Both halves are of one token, which is written
+  // alone. On a CPU the 16 tokens of two components of keys are 16 bytes, the first one's in the
+  // lower halves; 16 components of a value are 8 bytes, the first 8 in the lower halves.
+  struct HalfByte {
+    std::byte* at;
+    bool upper;
+  };
+  HalfByte half_byte(int64_t token, int32_t d) const {
+    if (lies_in_columns(format)) {
+      const int64_t column = d / kKvColumnOf4Bits;
+      return {at + (column * block_tokens + token) * kKvColumn + d % kKvColumnOf4Bits / 2,
+              d % 2 == 1};
+    }
+    if (token_step == 1) return {at + int64_t{d} / 2 * block_tokens + token, d % 2 == 1};
+    const int64_t columns = (dim + kKvColumn - 1) / kKvColumn;
+    return {at + (token * columns + d / kKvColumn) * 8 + d % 8, d % 16 >= 8};
   }
   uint16_t* scale(int64_t token, int32_t d) const {  // BF16
     return reinterpret_cast<uint16_t*>(at + kv_number_bytes(format, dim, block_tokens)) +

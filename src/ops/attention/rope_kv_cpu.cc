@@ -44,6 +44,7 @@ void reference(OpContext&, const RopeKvArgs& args) {
       const float* norm = head < args.query_heads ? args.q_norm : args.k_norm;
       if (norm != nullptr) normalise(norm, args.norm_eps, dim, q + int64_t{head} * dim);
       rotate(args.style, cos, sin, args.cos.columns(), q + int64_t{head} * dim);
+      if (mixes_keys(kv.k_format)) mix_head(q + int64_t{head} * dim, dim);
     }
     for (int32_t head = 0; head < kv.kv_heads; ++head) {
       store_key(kv, slot, head, k + int64_t{head} * dim);

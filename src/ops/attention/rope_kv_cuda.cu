@@ -1,6 +1,6 @@
 // Rotation of q and k heads and the write of k and v into the paged cache on CUDA.
 //   qkv [T, (Hq + 2 Hkv) d] f32, f16 or bf16, in place;  cos, sin [T, rope_dim / 2] f32
-//   cache [head][token][d] in a block, of qkv's type, or in bytes (column_place())
+//   cache [head][token][d] in a block, of qkv's type, or in columns (page_numbers.cuh)
 // A warp takes one head of one token: it loads the head, norms it if asked, keeps it in shared
 // memory as f32 (a rotation pairs elements that different lanes hold), and stores it rotated. A
 // head of v is only copied. Limits: d <= kHeadDimMax, d a multiple of 4 for the wide kernel.
@@ -15,7 +15,7 @@
 namespace headrace {
 namespace {
 
-using gpu::Int8Scale;
+using gpu::HeadScale;
 using gpu::PageNumbers;
 
 constexpr int kWarps = 4;
@@ -37,7 +37,7 @@ struct Arguments {
   int32_t half;  // rope_dim / 2
 };
 
-// Where the key or value of a head goes: elements of T, or bytes.
+// Where the key or value of a head goes: elements of T, or in columns.
 template <class T, PageNumbers kNumbers>
 struct CachedToken {
   std::byte* head;  // of its block
@@ -50,17 +50,27 @@ struct CachedToken {
     if constexpr (kNumbers == PageNumbers::kPlain) {
       bytes = int64_t{args.block_tokens} * args.head_dim * static_cast<int64_t>(sizeof(T));
     } else {
-      bytes = gpu::ByteNumbers<kNumbers>::head_bytes(args.head_dim, args.block_tokens);
+      bytes = gpu::ColumnNumbers<kNumbers>::head_bytes(args.head_dim, args.block_tokens);
     }
     return {args.cache + block * args.block_stride + part + head * bytes, args.head_dim,
             args.block_tokens, static_cast<int32_t>(slot % args.block_tokens)};
   }
-  // Components [d, d + kWidth); d is a multiple of kWidth. `scale`: the head's, of integers.
+  // Components [d, d + kWidth), of 4 bits a multiple of 8; d is a multiple of kWidth. `scale`: the
+  // head's, of integers.
   template <int kWidth>
   __device__ void store(const gpu::Vector<T, kWidth>& numbers, int32_t d,
-                        const Int8Scale& scale) const {
+                        const HeadScale& scale) const {
     if constexpr (kNumbers == PageNumbers::kPlain) {
       numbers.store(reinterpret_cast<T*>(head) + int64_t{token} * dim + d);
+    } else if constexpr (kNumbers == PageNumbers::kInt4) {
+      static_assert(kWidth == 8);
+      uint32_t word = 0;
+#pragma unroll
+      for (int i = 0; i < 8; ++i) {
+        word |= scale.half_byte_of(gpu::to_float(numbers.values[i])) << 4 * i;
+      }
+      using Numbers = gpu::ColumnNumbers<kNumbers>;
+      *reinterpret_cast<uint32_t*>(head + Numbers::word_place(dim, block_tokens, token, d)) = word;
     } else if constexpr (kWidth == 1) {
       const uint32_t four = bytes_of(gpu::to_float(numbers.values[0]), 0.0f, 0.0f, 0.0f, scale);
       head[column_place(dim, block_tokens, token, d)] = static_cast<std::byte>(four);
@@ -76,16 +86,16 @@ struct CachedToken {
     }
   }
   // One thread.
-  __device__ void store_scale(const Int8Scale& scale) const {
-    gpu::ByteNumbers<kNumbers>::scales(head, dim, block_tokens)[token] = scale.scale;
+  __device__ void store_scale(const HeadScale& scale) const {
+    gpu::ColumnNumbers<kNumbers>::scales(head, dim, block_tokens)[token] = scale.scale;
   }
 
  private:
   // Four numbers, the first in the lowest byte.
-  __device__ static uint32_t bytes_of(float a, float b, float c, float d, const Int8Scale& scale) {
+  __device__ static uint32_t bytes_of(float a, float b, float c, float d, const HeadScale& scale) {
     if constexpr (kNumbers == PageNumbers::kFp8) return gpu::to_e4m3(a, b, c, d);
-    return scale.integer(a) | scale.integer(b) << 8 | scale.integer(c) << 16 |
-           scale.integer(d) << 24;
+    return scale.byte_of(a) | scale.byte_of(b) << 8 | scale.byte_of(c) << 16 |
+           scale.byte_of(d) << 24;
   }
 };
 
@@ -94,7 +104,7 @@ template <class T, int kWidth>
 __device__ uint32_t largest_magnitude(const gpu::Vector<T, kWidth>& numbers, uint32_t before) {
 #pragma unroll
   for (int i = 0; i < kWidth; ++i) {
-    before = max(before, Int8Scale::magnitude(gpu::to_float(numbers.values[i])));
+    before = max(before, HeadScale::magnitude(gpu::to_float(numbers.values[i])));
   }
   return before;
 }
@@ -107,24 +117,55 @@ __device__ uint32_t largest_of_lanes(uint32_t largest) {
   return largest;
 }
 
-// A head in `from`, of which a lane reads what it has written itself or nobody writes, goes to the
-// cache. All lanes of a warp.
+template <PageNumbers kNumbers>
+constexpr bool kIsScaled = kNumbers == PageNumbers::kInt8 || kNumbers == PageNumbers::kInt4;
+
+// A head in `from`, of which a lane reads what it has written itself or nobody writes (of 4 bits,
+// what the warp has written), goes to the cache. All lanes of a warp.
 template <int kWidth, class T, PageNumbers kNumbers>
 __device__ void keep_head(const T* from, int lane, const CachedToken<T, kNumbers>& to) {
   constexpr int kStep = gpu::kWarpThreads * kWidth;
   using Elements = gpu::Vector<T, kWidth>;
-  Int8Scale scale{};
-  if constexpr (kNumbers == PageNumbers::kInt8) {
+  HeadScale scale{};
+  if constexpr (kIsScaled<kNumbers>) {
     uint32_t largest = 0;
     for (int d = lane * kWidth; d < to.dim; d += kStep) {
       largest = largest_magnitude(Elements::load(from + d), largest);
     }
-    scale = Int8Scale::of(largest_of_lanes<gpu::kWarpThreads>(largest));
+    scale = HeadScale::of<kNumbers>(largest_of_lanes<gpu::kWarpThreads>(largest));
     if (lane == 0) to.store_scale(scale);
   }
-  for (int d = lane * kWidth; d < to.dim; d += kStep) {
-    to.store(Elements::load(from + d), d, scale);
+  if constexpr (kNumbers == PageNumbers::kInt4) {
+    __syncwarp();
+    for (int d = lane * 8; d < to.dim; d += 8 * gpu::kWarpThreads) {
+      gpu::Vector<T, 8> elements;
+#pragma unroll
+      for (int i = 0; i < 8; ++i) elements.values[i] = from[d + i];
+      to.store(elements, d, scale);
+    }
+  } else {
+    for (int d = lane * kWidth; d < to.dim; d += kStep) {
+      to.store(Elements::load(from + d), d, scale);
+    }
   }
+}
+
+// mix_head() (kv_numbers.h) of a head in shared memory. All lanes of a warp.
+__device__ void mix_shared_head(float* head, int32_t dim, int lane) {
+  const int32_t run = dim & -dim;
+  const float factor = 1.0f / sqrtf(static_cast<float>(run));
+  for (int32_t distance = 1; distance < run; distance *= 2) {
+    __syncwarp();
+    for (int32_t i = lane; i < dim / 2; i += gpu::kWarpThreads) {
+      const int32_t d = i / distance * 2 * distance + i % distance;
+      const float a = head[d], b = head[d + distance];
+      head[d] = a + b;
+      head[d + distance] = a - b;
+    }
+  }
+  __syncwarp();
+  for (int32_t d = lane; d < dim; d += gpu::kWarpThreads) head[d] *= factor;
+  __syncwarp();
 }
 
 // Element `e` of the head in `from`, rotated.
@@ -179,23 +220,32 @@ __global__ void __launch_bounds__(kWarps* gpu::kWarpThreads) rope_kv_head(Argume
     }
   }
   __syncwarp();
-  const float* cos = args.cos.row(t);
-  const float* sin = args.sin.row(t);
+  const float *cos = args.cos.row(t), *sin = args.sin.row(t);
   const bool is_key = head >= keys_from;
   CachedToken<T, kNumbers> key{};
   if (is_key) key = CachedToken<T, kNumbers>::of(args, args.slots[t], head - keys_from, 0);
+  __shared__ float mixed[kNumbers == PageNumbers::kInt4 ? kWarps : 1][kHeadDimMax];
+  if constexpr (kNumbers == PageNumbers::kInt4) {
+    for (int d = lane; d < args.head_dim; d += gpu::kWarpThreads) {
+      mixed[warp][d] = rotated<kStyle>(held, d, args.half, cos, sin);
+    }
+    mix_shared_head(mixed[warp], args.head_dim, lane);
+  }
   for (int d = lane * kWidth; d < args.head_dim; d += kStep) {
     gpu::Vector<T, kWidth> value;
 #pragma unroll
     for (int i = 0; i < kWidth; ++i) {
-      value.values[i] = gpu::from_float<T>(rotated<kStyle>(held, d + i, args.half, cos, sin));
+      const float number = kNumbers == PageNumbers::kInt4
+                               ? mixed[warp][d + i]
+                               : rotated<kStyle>(held, d + i, args.half, cos, sin);
+      value.values[i] = gpu::from_float<T>(number);
     }
     value.store(at + d);
-    if constexpr (kNumbers != PageNumbers::kInt8) {
+    if constexpr (!kIsScaled<kNumbers>) {
       if (is_key) key.store(value, d, {});
     }
   }
-  if constexpr (kNumbers == PageNumbers::kInt8) {
+  if constexpr (kIsScaled<kNumbers>) {
     if (is_key) keep_head<kWidth>(at, lane, key);
   }
 }
@@ -219,11 +269,12 @@ __global__ void __launch_bounds__(kWarps* gpu::kWarpThreads) rope_kv_lanes(Argum
   auto elements = Lane::Elements::load(at);
   const auto angles = Lane::Angles::load(args.cos.row(t), args.sin.row(t), lane);
   const int64_t slot = args.slots[t];
-  Lane::turn(elements, lane, angles, args.q_norm != nullptr, is_query ? args.q_norm : args.k_norm,
-             args.norm_eps, is_value);
-  Int8Scale scale{};
-  if constexpr (kNumbers == PageNumbers::kInt8) {
-    scale = Int8Scale::of(largest_of_lanes<kLanes>(largest_magnitude(elements, 0)));
+  Lane::template turn<kNumbers == PageNumbers::kInt4>(
+      elements, lane, angles, args.q_norm != nullptr, is_query ? args.q_norm : args.k_norm,
+      args.norm_eps, is_value);
+  HeadScale scale{};
+  if constexpr (kIsScaled<kNumbers>) {
+    scale = HeadScale::of<kNumbers>(largest_of_lanes<kLanes>(largest_magnitude(elements, 0)));
   }
   if (head >= heads) return;
   if (!is_value) elements.store(at);
@@ -231,7 +282,7 @@ __global__ void __launch_bounds__(kWarps* gpu::kWarpThreads) rope_kv_lanes(Argum
   const int32_t kv_head = head - (is_value ? values_from : keys_from);
   const auto to = CachedToken<T, kNumbers>::of(args, slot, kv_head, is_value ? args.v_offset : 0);
   to.store(elements, lane * gpu::kRopeLaneElements, scale);
-  if constexpr (kNumbers == PageNumbers::kInt8) {
+  if constexpr (kIsScaled<kNumbers>) {
     if (lane == 0) to.store_scale(scale);
   }
 }
@@ -296,6 +347,7 @@ void run_lanes(OpContext& context, const RopeKvArgs& args) {
 bool any(const DeviceTraits& traits, const RopeKvArgs& args) {
   return traits.kind == DeviceKind::kCuda && args.kv.keys == KeyLayout::kRows &&
          (alike_and_plain(args.kv, args.qkv.dtype) || alike_in_columns(args.kv)) &&
+         (!has_4_bits(args.kv.k_format) || args.kv.k_dim % kKvColumnOf4Bits == 0) &&
          args.kv.k_dim <= kHeadDimMax;
 }
 // Heads, rows and blocks start where an access of 4 elements may.

@@ -28,8 +28,9 @@ struct RopeLane {
   };
 
   // Rotates a head of which this lane has elements [8 lane, 8 lane + 8), after a norm with the
-  // head's weights `norm` [kDim] where the warp's heads are `normed`; a value stays as it is. All
-  // lanes of a warp.
+  // head's weights `norm` [kDim] where the warp's heads are `normed`, and before it is mixed
+  // (mix_head()) where heads are `kMixed`; a value stays as it is. All lanes of a warp.
+  template <bool kMixed = false>
   __device__ __forceinline__ static void turn(Elements& elements, int lane, const Angles& angles,
                                               bool normed, const float* norm, float norm_eps,
                                               bool is_value) {
@@ -56,8 +57,44 @@ struct RopeLane {
       const float turned = first_half
                                ? values[i] * angles.cos.values[i] - other * angles.sin.values[i]
                                : values[i] * angles.cos.values[i] + other * angles.sin.values[i];
-      if (!is_value) elements.values[i] = from_float<T>(turned);
+      if constexpr (kMixed) {
+        values[i] = turned;
+      } else if (!is_value) {
+        elements.values[i] = from_float<T>(turned);
+      }
     }
+    if constexpr (kMixed) {
+      mix(values, lane);
+#pragma unroll
+      for (int i = 0; i < kRopeLaneElements; ++i) {
+        if (!is_value) elements.values[i] = from_float<T>(values[i]);
+      }
+    }
+  }
+
+  // mix_head() (kv_numbers.h) of a head that is shared out as above.
+  __device__ __forceinline__ static void mix(float (&values)[kRopeLaneElements], int lane) {
+#pragma unroll
+    for (int distance = 1; distance < kRopeLaneElements; distance *= 2) {
+#pragma unroll
+      for (int i = 0; i < kRopeLaneElements; ++i) {
+        if ((i & distance) != 0) continue;
+        const float a = values[i], b = values[i + distance];
+        values[i] = a + b;
+        values[i + distance] = a - b;
+      }
+    }
+#pragma unroll
+    for (int distance = 1; distance < kLanes; distance *= 2) {
+#pragma unroll
+      for (int i = 0; i < kRopeLaneElements; ++i) {
+        const float other = __shfl_xor_sync(0xffffffffu, values[i], distance);
+        values[i] = (lane & distance) != 0 ? other - values[i] : values[i] + other;
+      }
+    }
+    const float factor = 1.0f / sqrtf(static_cast<float>(kDim));
+#pragma unroll
+    for (int i = 0; i < kRopeLaneElements; ++i) values[i] *= factor;
   }
 };
 

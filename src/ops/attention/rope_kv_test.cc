@@ -97,8 +97,9 @@ void expect_same_cache(const Case& c, std::vector<std::byte> cache,
       for (int32_t d = 0; d < c.heads.dim; ++d) {
         const float key = load_key(a, slot, head, d), as = load_key(b, slot, head, d);
         if (std::memcmp(&key, &as, 4) == 0) continue;
-        const double step =
-            has_scales(c.format) ? 1.01 * bfloat16_to_float(*keys.scale(slot % 16, d)) : 0;
+        const double step = has_scales(c.format)
+                                ? 1.01 * std::abs(bfloat16_to_float(*keys.scale(slot % 16, d)))
+                                : 0;
         ASSERT_NEAR(key, as, std::abs(as) * 0x1p-8 + tiny + step) << slot << " " << d;
       }
       for (int32_t d = 0; d < c.heads.v_dim; ++d) {
@@ -169,12 +170,39 @@ TEST(RopeKv, NumbersIn8BitFloatsHaveEachTheirPlace) {
   }
 }
 
-// A page of 8-bit integers with a scale a head: the bytes in the same places, scales behind them; a
-// number is off by half a step, and one that is not finite makes its head NaN.
-TEST(RopeKv, IntegersWithAScaleAHeadAreWithinHalfAStep) {
-  for (const int32_t dim : {16, 64, 80, 18, 256}) {
-    KvLayerView kv = alike_kv(KvFormat::kInt8Head, KeyLayout::kRows, 2, dim);
-    EXPECT_EQ(kv.v_offset, 2 * 16 * (dim + 2));
+// Pages of integers with a scale a head or a group: each has its place, scales lie behind them; a
+// number is off by half a step (of 4 bits the largest of the other sign by one), and one that is
+// not finite makes what shares its scale NaN.
+struct IntegerCase {
+  KvFormat format;
+  int32_t dim;
+  KeyLayout keys;
+  int64_t bytes;  // of a token and head
+};
+class RopeKvIntegers : public testing::TestWithParam<IntegerCase> {};
+INSTANTIATE_TEST_SUITE_P(
+    Formats, RopeKvIntegers,
+    testing::Values(IntegerCase{KvFormat::kInt8Head, 16, KeyLayout::kRows, 18},
+                    IntegerCase{KvFormat::kInt8Head, 80, KeyLayout::kRows, 82},
+                    IntegerCase{KvFormat::kInt8Head, 18, KeyLayout::kRows, 20},
+                    IntegerCase{KvFormat::kInt8Head, 256, KeyLayout::kRows, 258},
+                    IntegerCase{KvFormat::kInt4Head, 64, KeyLayout::kRows, 34},
+                    IntegerCase{KvFormat::kInt4Head, 80, KeyLayout::kRows, 50},
+                    IntegerCase{KvFormat::kInt4Head, 256, KeyLayout::kRows, 130},
+                    IntegerCase{KvFormat::kInt4, 64, KeyLayout::kTransposed, 36},
+                    IntegerCase{KvFormat::kInt4, 80, KeyLayout::kTransposed, 46},
+                    IntegerCase{KvFormat::kInt4, 24, KeyLayout::kTransposed, 18}),
+    [](const auto& of) { return "Case" + std::to_string(of.index); });
+TEST_P(RopeKvIntegers, AreWithinHalfAStep) {
+  const IntegerCase& c = GetParam();
+  const int32_t dim = c.dim;
+  const float steps = has_4_bits(c.format) ? 1.04f : 0.5f;  // the scale is rounded
+  for (const bool is_key : {true, false}) {
+    KvLayerView kv = alike_kv(c.format, c.keys, 2, dim);
+    EXPECT_EQ(kv.v_offset, 2 * 16 * c.bytes);
+    const auto head_of = [&](int32_t head) {
+      return is_key ? k_head(kv, 0, head) : v_head(kv, 0, head);
+    };
     std::vector<std::byte> memory(static_cast<size_t>(2 * kv.v_offset), std::byte{0x7f});
     kv.base = memory.data();
     kv.block_stride = 2 * kv.v_offset;
@@ -184,26 +212,48 @@ TEST(RopeKv, IntegersWithAScaleAHeadAreWithinHalfAStep) {
       for (int32_t head = 0; head < 2; ++head) {
         kept.push_back(random_floats(rng, dim, 3.0f));
         if (token == 5 && head == 1) kept.back()[static_cast<size_t>(dim) - 1] = INFINITY;
-        store_key(kv, token, head, kept.back().data());
+        store_numbers(head_of(head), token, kept.back().data());
       }
     }
     for (int64_t token = 0; token < 16; ++token) {
       for (int32_t head = 0; head < 2; ++head) {
         const auto& numbers = kept[static_cast<size_t>(token * 2 + head)];
-        const float step = bfloat16_to_float(*k_head(kv, 0, head).scale(token, dim - 1));
         for (int32_t d = 0; d < dim; ++d) {
-          const float number = load_key(kv, token, head, d);
-          if (token == 5 && head == 1) {
+          const uint16_t* scale = head_of(head).scale(token, d);
+          const float step = std::abs(bfloat16_to_float(*scale));
+          const float number = load_number(head_of(head), token, d);
+          if (token == 5 && head == 1 && scale == head_of(head).scale(token, dim - 1)) {
             EXPECT_TRUE(std::isnan(number));
           } else {
-            EXPECT_NEAR(number, numbers[static_cast<size_t>(d)], 0.5001f * step) << dim << " " << d;
+            EXPECT_NEAR(number, numbers[static_cast<size_t>(d)], 1.001f * steps * step) << d;
           }
         }
       }
     }
-    EXPECT_EQ(reinterpret_cast<std::byte*>(k_head(kv, 0, 1).scale(15, 0) + 1),
-              memory.data() + kv.v_offset);
-    EXPECT_EQ(std::count(memory.begin() + kv.v_offset, memory.end(), std::byte{0x7f}), kv.v_offset);
+    EXPECT_EQ(reinterpret_cast<std::byte*>(head_of(1).scale(15, dim - 1) + 1),
+              memory.data() + (is_key ? 1 : 2) * kv.v_offset);
+    const auto others = memory.begin() + (is_key ? kv.v_offset : 0);
+    EXPECT_EQ(std::count(others, others + kv.v_offset, std::byte{0x7f}), kv.v_offset);
+  }
+}
+
+// Mixed twice a head is what it was, and products of mixed heads are those of the heads.
+TEST(RopeKv, MixedHeadsHaveTheSameProducts) {
+  for (const int32_t dim : {16, 64, 80, 96, 128, 256}) {
+    Rng rng(static_cast<uint64_t>(dim));
+    const std::vector<float> a = random_floats(rng, dim), b = random_floats(rng, dim);
+    std::vector<float> mixed_a = a, mixed_b = b;
+    mix_head(mixed_a.data(), dim);
+    mix_head(mixed_b.data(), dim);
+    double product = 0, mixed_product = 0;
+    for (size_t d = 0; d < a.size(); ++d) {
+      product += double{a[d]} * b[d];
+      mixed_product += double{mixed_a[d]} * mixed_b[d];
+    }
+    EXPECT_NEAR(mixed_product, product, 1e-4) << dim;
+    EXPECT_GT(std::abs(mixed_a[1] - a[1]), 1e-6f) << dim;
+    mix_head(mixed_a.data(), dim);
+    for (size_t d = 0; d < a.size(); ++d) EXPECT_NEAR(mixed_a[d], a[d], 1e-5) << dim;
   }
 }
 
@@ -216,8 +266,8 @@ TEST(RopeKv, EveryKernelAgreesWithTheReference) {
     for (const int64_t tokens : {1, 37}) {
       for (const int64_t rope_dim : {h.dim, h.dim / 2, 0}) {
         for (const auto style : {RopeStyle::kHalf, RopeStyle::kInterleaved}) {
-          for (const KvFormat format :
-               {KvFormat::kF32, KvFormat::kF16, KvFormat::kBF16, KvFormat::kInt8}) {
+          for (const KvFormat format : {KvFormat::kF32, KvFormat::kF16, KvFormat::kBF16,
+                                        KvFormat::kInt8, KvFormat::kInt4}) {
             expect_kernels_agree(device, {h, tokens, rope_dim, style, format, norms});
             norms = !norms;
           }

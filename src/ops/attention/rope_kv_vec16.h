@@ -96,6 +96,59 @@ struct Int8Cache {
   }
 };
 
+struct Int4Cache {
+  static int64_t head_bytes(int64_t dim) {
+    return 16 * (dim / 2 + (dim + kKvGroup - 1) / kKvGroup * 2);
+  }
+  // The integers of a group of `count` numbers, 8 added, a byte each; returns their scale's bits.
+  static uint16_t quantise(const float* numbers, int64_t count, std::byte* integers) {
+    const Vec16 a = load(numbers), b = count > 16 ? load(numbers + 16) : zero();
+    const float largest = largest_of(max(absolute(a), absolute(b)));
+    const bool finite = !any_nan(a) && !any_nan(b) && largest < __builtin_inff();
+    uint32_t scale = finite ? 0 : 0x7fc0;
+    if (finite && largest >= 0x1p-100f) {
+      const float lowest = -largest_of(max(sub(zero(), a), sub(zero(), b)));
+      const float step = (lowest == -largest ? largest : -largest) / 8.0f;
+      const auto bits = __builtin_bit_cast(uint32_t, step);
+      scale = (bits + 0x7fff + ((bits >> 16) & 1)) >> 16;
+    }
+    const float inverse = !finite || scale == 0 ? 0.0f : 1.0f / float_of_bits(scale << 16);
+    const Vec16 of_a = finite ? a : zero(), of_b = finite ? b : zero();
+    store_i8(integers, round_to_integer(mul(of_a, broadcast(inverse))));
+    store_i8(integers + 16, round_to_integer(mul(of_b, broadcast(inverse))));
+    for (int64_t i = 0; i < 32; ++i) {
+      const auto integer = static_cast<int8_t>(integers[i]);
+      integers[i] = static_cast<std::byte>((integer > 7 ? 7 : integer) + 8);
+    }
+    return static_cast<uint16_t>(scale);
+  }
+  static uint16_t* scale_at(std::byte* head, int64_t dim, int64_t d, int64_t token) {
+    return reinterpret_cast<uint16_t*>(head + 8 * dim) + d / kKvGroup * 16 + token;
+  }
+
+  static void write_key(const float* k, int64_t dim, int64_t token, std::byte* head) {
+    alignas(32) std::byte integers[kKvGroup];
+    for (int64_t d = 0; d < dim; d += kKvGroup) {
+      const int64_t count = Int8Cache::group_at(d, dim);
+      *scale_at(head, dim, d, token) = quantise(k + d, count, integers);
+      for (int64_t i = 0; i < count; i += 2) {
+        head[(d + i) * 8 + token] = integers[i] | integers[i + 1] << 4;
+      }
+    }
+  }
+  static void write_value(const float* v, int64_t dim, int64_t token, std::byte* head) {
+    alignas(32) std::byte integers[kKvGroup];
+    for (int64_t d = 0; d < dim; d += kKvGroup) {
+      const int64_t count = Int8Cache::group_at(d, dim);
+      *scale_at(head, dim, d, token) = quantise(v + d, count, integers);
+      for (int64_t i = 0; i < count / 2; ++i) {
+        const int64_t first = i / 8 * 16 + i % 8;
+        head[(token * dim + d) / 2 + i] = integers[first] | integers[first + 8] << 4;
+      }
+    }
+  }
+};
+
 template <class Cache>
 void write_keys(const RopeKvRow& row) {
   const float* k = row.q + row.query_heads * row.k_dim;  // [kv_heads, k_dim]
@@ -117,11 +170,14 @@ void rope_kv_row(const RopeKvRow& row) {
   for (int64_t head = 0; head < row.query_heads + row.kv_heads; ++head) {
     rotate_head(row.cos, row.sin, row.pairs, row.q + head * row.k_dim);
   }
-  const auto as = [&](KvFormat format, auto f32, auto f16, auto int8) {
+  const auto as = [&](KvFormat format, auto f32, auto f16, auto int8, auto int4) {
+    if (format == KvFormat::kInt4) return int4(row);
     format == KvFormat::kF32 ? f32(row) : format == KvFormat::kF16 ? f16(row) : int8(row);
   };
-  as(row.k_format, write_keys<F32Cache>, write_keys<F16Cache>, write_keys<Int8Cache>);
-  as(row.v_format, write_values<F32Cache>, write_values<F16Cache>, write_values<Int8Cache>);
+  as(row.k_format, write_keys<F32Cache>, write_keys<F16Cache>, write_keys<Int8Cache>,
+     write_keys<Int4Cache>);
+  as(row.v_format, write_values<F32Cache>, write_values<F16Cache>, write_values<Int8Cache>,
+     write_values<Int4Cache>);
 }
 
 }  // namespace

@@ -1,4 +1,4 @@
-// Pages of bytes as pages of 16-bit elements, 8-bit floats exactly, integers times their scale
+// Pages in columns as pages of 16-bit elements, 8-bit floats exactly, integers times their scale
 // rounded: what prefill tiles read of a layer.
 // Once a page for all the tiles of its sequence, before them: 3 bytes move a component, where a
 // tile's products take a multiple of that time. Sequences that share a page write the same to it.
@@ -23,41 +23,38 @@ struct UnpackKvArguments {
   const std::byte* plan;  // the arena
 };
 
-// Two numbers of a pair of F16 as elements.
-template <class T, PageNumbers kNumbers>
-__device__ __forceinline__ uint32_t unpacked_pair(uint32_t pair, float scale) {
-  const float2 numbers = __half22float2(reinterpret_cast<const __half2&>(pair));
-  if constexpr (!ByteNumbers<kNumbers>::kScaled) return packed<T>(numbers.x, numbers.y);
-  return packed<T>(numbers.x * scale, numbers.y * scale);
-}
-
-// 16 components of a token a thread at a time.
+// 16 bytes of a token a thread at a time: a column.
 template <class T, PageNumbers kNumbers>
 __device__ void unpack_page(const UnpackKvArguments<T>& args, int32_t block) {
-  using Numbers = ByteNumbers<kNumbers>;
-  const int32_t part_units = args.kv_heads * args.head_dim;  // 16 tokens x d / 16 columns a head
-  T* const to = args.unpacked + int64_t{block} * 2 * part_units * kPageTokens;
+  using Numbers = ColumnNumbers<kNumbers>;
+  constexpr int kWord = Numbers::kWordNumbers;
+  const int32_t head_units = args.head_dim / Numbers::kColumn * kPageTokens;
+  const int32_t part_units = args.kv_heads * head_units;
+  T* const to = args.unpacked + int64_t{block} * 2 * args.kv_heads * args.head_dim * kPageTokens;
   for (int32_t i = static_cast<int32_t>(threadIdx.x); i < 2 * part_units; i += kUnpackThreads) {
     const int32_t part = i / part_units, unit = i % part_units;
-    const int32_t head = unit / args.head_dim, within = unit % args.head_dim;
+    const int32_t head = unit / head_units, within = unit % head_units;
+    const int32_t column = within / kPageTokens, token = within % kPageTokens;
     const std::byte* from = (part == 0 ? args.keys : args.values) + block * args.block_stride +
                             head * Numbers::head_bytes(args.head_dim, kPageTokens);
     const uint4 words = *reinterpret_cast<const uint4*>(from + within * kKvColumn);
-    const int32_t column = within / kPageTokens, token = within % kPageTokens;
     const int64_t row = (int64_t{part} * args.kv_heads + head) * kPageTokens + token;
-    auto* pairs = reinterpret_cast<uint4*>(to + row * args.head_dim + column * kKvColumn);
     float scale = 1.0f;
     if constexpr (Numbers::kScaled) {
       scale = to_float(Numbers::scales(from, args.head_dim, kPageTokens)[token]);
     }
-    const auto four = [&](uint32_t word) -> uint2 {
-      const uint2 numbers = Numbers::in_order(word);
-      return {unpacked_pair<T, kNumbers>(numbers.x, scale),
-              unpacked_pair<T, kNumbers>(numbers.y, scale)};
-    };
-    const uint2 a = four(words.x), b = four(words.y), c = four(words.z), d = four(words.w);
-    pairs[0] = {a.x, a.y, b.x, b.y};
-    pairs[1] = {c.x, c.y, d.x, d.y};
+    Vector<T, kWord> elements;
+    T* at = to + row * args.head_dim + column * Numbers::kColumn;
+    for (const uint32_t word : {words.x, words.y, words.z, words.w}) {
+      float numbers[kWord];
+      Numbers::load_word(word, numbers);
+#pragma unroll
+      for (int n = 0; n < kWord; ++n) {
+        elements.values[n] = from_float<T>(Numbers::kScaled ? numbers[n] * scale : numbers[n]);
+      }
+      elements.store(at);
+      at += kWord;
+    }
   }
 }
 
