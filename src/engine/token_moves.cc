@@ -10,7 +10,7 @@ namespace {
 // Of one head, keys or values, from one token of a page to one of another or the same.
 void move_head(const KvHeadView& from, int64_t from_token, const KvHeadView& to, int64_t to_token) {
   const auto bytes = static_cast<size_t>(dtype_info(kv_element(from.format)).block_bytes);
-  if (from.dim_step == 1) {
+  if (from.dim_step == 1 && !has_4_bits(from.format)) {
     std::memcpy(to.number(to_token, 0), from.number(from_token, 0),
                 bytes * static_cast<size_t>(from.dim));
   } else {

@@ -87,12 +87,13 @@ TEST_P(TreeEngineBits, AnswersAreThoseWithoutTrees) {
   size_t models = 0;
   for (const std::string& path : model_paths()) {
     ++models;
-    for (const bool int8_kv : {false, true}) {
-      if (int8_kv && models % 3 != 0) continue;
-      SCOPED_TRACE(path + (int8_kv ? ", int8" : ""));
+    for (const std::optional<KvFormat> kept :
+         {std::optional<KvFormat>(), {KvFormat::kInt8}, {KvFormat::kInt4}}) {
+      if (kept.has_value() && models % 3 != (kept == KvFormat::kInt8 ? 0 : 1)) continue;
+      SCOPED_TRACE(path + ", " + std::string(name_of(kKvFormats, kept)));
       StackOptions options = options_of(path);
       options.device.batch_invariant = GetParam().batch_invariant;
-      if (int8_kv) options.kv_formats.both = KvFormat::kInt8;
+      options.kv_formats.both = kept;
       auto plain = ModelUnderTest::load(options);
       ASSERT_TRUE(plain.ok()) << plain.status().message();
       const std::vector<TestRequest> all = requests_of_trees();

@@ -266,7 +266,7 @@ struct AttentionCase {
 };
 
 inline std::string format_name(KvFormat format) {
-  return std::string(dtype_name(kv_element(format)));
+  return has_4_bits(format) ? "i4" : std::string(dtype_name(kv_element(format)));
 }
 inline std::string name_of(const testing::TestParamInfo<AttentionCase>& info) {
   const AttentionCase& c = info.param;
@@ -290,7 +290,7 @@ inline std::vector<AttentionCase> cases() {
   const Heads heads[] = {{9, 3, 64},   {4, 4, 80},  {8, 1, 96},
                          {16, 1, 128}, {2, 2, 256}, {14, 2, 64}};
   for (const Heads& h : heads) {
-    for (const KvFormat format : {kF32, kF16, kInt8}) all.push_back({h, {format}, {}});
+    for (const KvFormat format : {kF32, kF16, kInt8, kInt4}) all.push_back({h, {format}, {}});
   }
   for (const int32_t window : {1, 5, 100, 300}) {
     all.push_back({heads[0], {kF16}, {.window = window}});
@@ -306,12 +306,14 @@ inline std::vector<AttentionCase> cases() {
     all.push_back({heads[0], {kF16}, {.window = chunk, .chunk = chunk}});
   }
   all.push_back({heads[3], {kInt8}, {.window = 40, .chunk = 40}});
-  for (const KvFormat format : {kF32, kInt8}) {
+  all.push_back({heads[3], {kInt4}, {.window = 40, .soft_cap = 3.0f, .sinks = true}});
+  for (const KvFormat format : {kF32, kInt8, kInt4}) {
     all.push_back({{2, 1, 24}, {format}, {}});  // no multiple of 16: the reference's alone
   }
   // Keys and values of unlike formats and widths.
   all.push_back({heads[0], {kInt8, kF16}, {}});
   all.push_back({heads[0], {kF16, kInt8}, {}});
+  all.push_back({heads[0], {kInt8, kInt4}, {}});
   all.push_back({{8, 8, 192, 128}, {kF16}, {}});
   all.push_back({{6, 2, 80, 128}, {kF32}, {.window = 40}});
   all.push_back({{9, 3, 192, 128}, {kInt8}, {}});

@@ -222,11 +222,15 @@ TEST(Attention, ASinkTakesItsShare) {
 }
 
 // An integer times its scale is exact in f32.
-TEST(Attention, IntegersGiveTheBitsOfWhatTheyStandFor) {
+class AttentionIntegers : public testing::TestWithParam<KvFormat> {};
+INSTANTIATE_TEST_SUITE_P(Formats, AttentionIntegers,
+                         testing::Values(KvFormat::kInt8, KvFormat::kInt4), [](const auto& of) {
+                           return std::string(of.param == KvFormat::kInt8 ? "int8" : "int4");
+                         });
+TEST_P(AttentionIntegers, GiveTheBitsOfWhatTheyStandFor) {
   for (const Heads heads : {Heads{9, 3, 64}, Heads{4, 4, 80}, Heads{6, 1, 192, 128}}) {
     TestDevice device = TestDevice::cpu(2);
-    Setting integers(heads, {KvFormat::kInt8}, {300, 40}),
-        floats(heads, {KvFormat::kF32}, {300, 40});
+    Setting integers(heads, {GetParam()}, {300, 40}), floats(heads, {KvFormat::kF32}, {300, 40});
     for (const size_t index : {0, 1}) integers.write(index, 0, integers.sequence(index).length);
     floats.copy_meaning(integers);
     for (const auto& kernel : attention_kernels().all()) {
@@ -248,7 +252,8 @@ TEST(Attention, ValuesMayBePartOfKeys) {
   TestDevice device = TestDevice::cpu(2);
   constexpr int32_t kLength = 300;
   for (const Heads& heads : {Heads{4, 1, 80, 64}, Heads{2, 1, 576, 512}}) {
-    for (const KvFormat format : {KvFormat::kF32, KvFormat::kF16, KvFormat::kInt8}) {
+    for (const KvFormat format :
+         {KvFormat::kF32, KvFormat::kF16, KvFormat::kInt8, KvFormat::kInt4}) {
       Setting setting(heads, {format}, {kLength});
       Sequence& s = setting.sequence(0);
       for (std::ptrdiff_t t = 0; t < kLength; ++t) {

@@ -97,7 +97,7 @@ TEST(AttentionTree, OfTheMostRows) {
 TEST(AttentionTree, ValuesMayBePartOfKeys) {
   TestDevice device = TestDevice::cpu(2);
   Rng rng(6);
-  for (const KvFormat format : {KvFormat::kF16, KvFormat::kInt8}) {
+  for (const KvFormat format : {KvFormat::kF16, KvFormat::kInt8, KvFormat::kInt4}) {
     for (const auto& kernel : attention_kernels().all()) {
       SCOPED_TRACE(kernel.name);
       const AttentionCase latent{{4, 1, 80, 64}, {format}, {.values_in_keys = true}};

@@ -70,6 +70,7 @@ inline int32_t kv_group(KvFormat format, int32_t dim) {
   return format == KvFormat::kInt8 || format == KvFormat::kInt4 ? kKvGroup : dim;
 }
 inline int32_t kv_groups(KvFormat format, int32_t dim) {
+  if (dim == 0) return 0;  // a layer that keeps nothing
   return (dim + kv_group(format, dim) - 1) / kv_group(format, dim);
 }
 // Whether numbers lie as column_place() says: of GPUs alone.
