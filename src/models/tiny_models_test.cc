@@ -364,24 +364,27 @@ TEST_F(TinyModels, BitsDoNotDependOnTheSteps) {
   });
 }
 
-// Keys and values of 8 bits: a row attends what is kept of it in the step that keeps it too.
+// Keys and values of 8 bits and of 4: a row attends what is kept of it in the step that keeps it
+// too.
 TEST_F(TinyModels, BitsOfIntegersInTheCacheDoNotDependOnTheSteps) {
-  const KvFormats kInt8{KvFormat::kInt8};
   for_each_model(ComputeType::kFast, [&](const TinyModel& model) {
     const int32_t length = model.length();
     const auto run = [&](const std::vector<int32_t>& steps, KvFormats formats) {
       return model.run(steps, nullptr, 0, nullptr, formats);
     };
-    const SequenceValues whole = run({length}, kInt8);
-    for (const auto& steps : {std::vector<int32_t>{7, 16, 1, 1, 20, length - 45},
-                              std::vector<int32_t>(static_cast<size_t>(length), 1)}) {
-      const SequenceValues cut = run(steps, kInt8);
-      EXPECT_EQ(cut.logits, whole.logits);
-      EXPECT_EQ(cut.hidden, whole.hidden);
+    for (const KvFormat format : {KvFormat::kInt4, KvFormat::kInt8}) {
+      const SequenceValues whole = run({length}, {format});
+      for (const auto& steps : {std::vector<int32_t>{7, 16, 1, 1, 20, length - 45},
+                                std::vector<int32_t>(static_cast<size_t>(length), 1)}) {
+        const SequenceValues cut = run(steps, {format});
+        EXPECT_EQ(cut.logits, whole.logits);
+        EXPECT_EQ(cut.hidden, whole.hidden);
+      }
+      if (model.attends()) {
+        EXPECT_NE(whole.logits, run({length}, {KvFormat::kF32}).logits);
+      }
     }
-    if (model.attends()) {
-      EXPECT_NE(whole.logits, run({length}, {KvFormat::kF32}).logits);
-    }
+    const SequenceValues whole = run({length}, {KvFormat::kInt8});
     const double error = logit_error(whole, model.expected());
     EXPECT_LE(error,
               model.rounded_error_max(model.has_experts() ? kInt8ExpertsErrorMax : kInt8ErrorMax));
