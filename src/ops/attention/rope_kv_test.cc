@@ -337,7 +337,9 @@ TEST(RopeKv, IntegersAreWithinHalfAStep) {
         const double step = bfloat16_to_float(*head.scale(5, d));
         const bool finite = keys || std::isfinite(specials[d / kKvGroup]);
         ASSERT_EQ(std::isnan(kept), !finite) << kernel.name << " " << d;
-        if (finite) ASSERT_NEAR(kept, number, 0.5001 * step + 1e-30) << kernel.name << " " << d;
+        if (finite) {
+          ASSERT_NEAR(kept, number, 0.5001 * step + 1e-30) << kernel.name << " " << d;
+        }
       }
     }
   }
