@@ -216,19 +216,28 @@ TEST_P(Invariance, WhereverKeysAndValuesLie) {
   }
 }
 
-// Tokens are proposed and several verified a step: each is the one that it is without.
+// Tokens are proposed, chains or trees, and several verified a step: each is the one that it is
+// without. What is accepted of a tree is moved, wherever keys and values lie.
 TEST_P(Invariance, WithProposals) {
-  std::optional<ModelUnderTest> proposing;
-  StackOptions options = without_prefix_cache();
-  options.engine.scheduler.proposals = {.method = ProposalMethod::kNgram, .lookup_min = 1};
-  ASSERT_NO_FATAL_FAILURE(load(proposing, options));
-  expect_same_together(*proposing, shuffled_order(13), "together");
-  for (size_t r = 0; r < requests_.size(); ++r) {
-    const auto outcome = proposing->answer(requests_[r]);
-    ASSERT_TRUE(outcome.ok()) << outcome.status().message();
-    expect_same(*outcome, alone_[r], "request " + std::to_string(r));
+  using enum KvMemoryKind;
+  for (const auto& [width, memory] :
+       {std::pair{1, kPaged}, {3, kPaged}, {3, kVirtual}, {3, kContiguous}}) {
+    const std::string name =
+        std::to_string(width) + " wide, " + std::string(name_of(kKvMemoryKinds, memory));
+    std::optional<ModelUnderTest> proposing;
+    StackOptions options = without_prefix_cache();
+    options.runner.kv_memory = memory;
+    options.engine.scheduler.proposals = {
+        .method = ProposalMethod::kNgram, .tree_width = width, .lookup_min = 1};
+    ASSERT_NO_FATAL_FAILURE(load(proposing, options));
+    expect_same_together(*proposing, shuffled_order(13), name + ", together");
+    for (size_t r = 0; width == 1 && r < requests_.size(); ++r) {
+      const auto outcome = proposing->answer(requests_[r]);
+      ASSERT_TRUE(outcome.ok()) << outcome.status().message();
+      expect_same(*outcome, alone_[r], name + ", request " + std::to_string(r));
+    }
+    EXPECT_GT(proposing->stack().engine().stats().scheduler.proposals.accepted, 10u) << name;
   }
-  EXPECT_GT(proposing->stack().engine().stats().scheduler.proposals.accepted, 10u);
 }
 
 // The second engine finds what the first one saved.
