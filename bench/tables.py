@@ -273,6 +273,9 @@ def make_plain_table(definition: dict, rows: list[Figure]) -> str:
         cells = []
         for column in columns:
             found = matching(rows, {**definition.get("match", {}), **row.get("match", {}), **column.get("match", {})})
+            if not found and "absent" in column:
+                cells.append(column["absent"])
+                continue
             cells.append(mean_of(found, column["show"], f"table {definition['name']}, {row['label']}, {column['head']}"))
             used += found
         lines.append("| " + " | ".join([row["label"], *cells]) + " |")
