@@ -179,6 +179,9 @@ TEST_F(ModelFlagsTest, WrongValuesNameTheFlag) {
 }
 
 TEST_F(ModelFlagsTest, KeysAndValuesHaveAFormat) {
+  // What keys and values are kept as stands before what both are.
+  EXPECT_EQ(small_kv_format({.both = KvFormat::kInt8, .k = KvFormat::kF16, .v = KvFormat::kF16}),
+            std::nullopt);
   ASSERT_TRUE(parse({"--kv-cache-dtype", "int8", "-ctk", "f16"}).ok());
   const KvFormats mixed = choose_kv_formats(flags_.stack.kv_formats, DType::kF32);
   EXPECT_EQ(mixed.k, KvFormat::kF16);

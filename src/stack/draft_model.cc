@@ -36,6 +36,10 @@ Status check_beside_draft(const StackOptions& options) {
                               name_of(kKvFormats, small)),
                   "leave one of them out");
   }
+  if (!gpu && is_head(method) && small == KvFormat::kInt4) {
+    return refuse("--kv-cache-dtype int4 where it is a head, whose features 4 bits do not hold",
+                  "use int8 or f16, or leave the draft out");
+  }
   if (options.device.tensor_parallel_size > 1) {
     return refuse("--tensor-parallel-size", "one rank computes both");
   }

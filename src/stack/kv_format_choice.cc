@@ -36,7 +36,8 @@ bool is_small(std::optional<KvFormat> format) {
 }  // namespace
 
 std::optional<KvFormat> small_kv_format(const KvFormatOptions& options) {
-  for (const std::optional<KvFormat> format : {options.k, options.v, options.both}) {
+  const KvFormats formats = choose_kv_formats(options, DType::kF16);
+  for (const KvFormat format : {formats.k, formats.v}) {
     if (is_small(format)) return format;
   }
   return std::nullopt;

@@ -76,9 +76,11 @@ int32_t default_model_len(const StackOptions& options, const ModelWeights& weigh
   const int64_t ranks = options.device.tensor_parallel_size;
   const int64_t kv_heads = (config.kv_heads + ranks - 1) / ranks;  // of the rank that has most
   const int64_t layer_bytes = int64_t{2} * 2 * kv_heads * config.head_dim;
-  const bool small = small_kv_format(options.kv_formats).has_value();  // and a layer unpacked
-  const int64_t token_bytes =
-      small ? config.layers * layer_bytes / 2 + layer_bytes : config.layers * layer_bytes;
+  int64_t token_bytes = config.layers * layer_bytes;
+  if (const auto small = small_kv_format(options.kv_formats)) {
+    const int64_t scales = *small == KvFormat::kFp8 ? 0 : int64_t{2} * 2 * kv_heads;
+    token_bytes = config.layers * (layer_bytes / 2 + scales) + layer_bytes;  // and a layer unpacked
+  }
   const auto usable = static_cast<int64_t>(static_cast<double>(device.free_bytes()) *
                                            memory.gpu_memory_utilization);
   // 16 bits each at most, as experts always are; packed blocks may be an eighth larger than the

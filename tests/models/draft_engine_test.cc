@@ -265,6 +265,10 @@ TEST(DraftHeads, WhatDoesNotFitIsNamed) {
   StackOptions ranks = with_head(options_of(named("llama")), head_named("eagle"));
   ranks.device.tensor_parallel_size = 2;
   EXPECT_NE(refusal(ranks).find("does not go with --tensor-parallel-size"), std::string::npos);
+  StackOptions four_bits = with_head(options_of(named("llama")), head_named("eagle"));
+  four_bits.kv_formats.both = KvFormat::kInt4;
+  EXPECT_NE(refusal(four_bits).find("whose features 4 bits do not hold"), std::string::npos)
+      << refusal(four_bits);
 }
 
 }  // namespace

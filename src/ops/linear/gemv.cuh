@@ -240,14 +240,20 @@ class GemvBlock {
     barriers_.rows[window % 2].wait(window / 2 % 2);
     if constexpr (kConverts && !Shape::kNormed) convert(window);
   }
+  // Of a row in a window: the last one may be short, and has what was there before behind it.
+  __device__ __forceinline__ int32_t pieces_of(int32_t window) const {
+    const int32_t of_window = row_bytes_ / kAccessBytes;
+    return min(of_window, args_.k / kPieceElements - window * of_window);
+  }
   // x in place.
   __device__ __forceinline__ void convert(int32_t window) const {
-    const int32_t pieces = row_bytes_ / kAccessBytes;
+    const int32_t pieces = pieces_of(window);
     std::byte* const from = x_ + window % 2 * args_.m * row_bytes_;
 #pragma unroll 1
     for (int32_t i = thread_; i < args_.m * pieces; i += kThreads) {
-      T* const at = reinterpret_cast<T*>(from + i * kAccessBytes);
-      store_operands(Piece::load(at), at, 1.0f, barriers_.beyond[window % 2][i / pieces]);
+      const int32_t row = i / pieces;
+      T* const at = reinterpret_cast<T*>(from + row * row_bytes_ + i % pieces * kAccessBytes);
+      store_operands(Piece::load(at), at, 1.0f, barriers_.beyond[window % 2][row]);
     }
     __syncthreads();
     make_smaller(window, [](const Piece& piece, int, int32_t) { return piece; });
@@ -257,8 +263,7 @@ class GemvBlock {
   template <class Of>
   __device__ __forceinline__ void make_smaller(int32_t window, const Of& of) const {
     bool again = false;
-    const int32_t first = window * row_bytes_ / kAccessBytes;
-    const int32_t pieces = min(row_bytes_ / kAccessBytes, args_.k / kPieceElements - first);
+    const int32_t first = window * row_bytes_ / kAccessBytes, pieces = pieces_of(window);
 #pragma unroll 1
     for (int row = 0; row < args_.m; ++row) {
       if (!barriers_.beyond[window % 2][row]) continue;
