@@ -51,8 +51,8 @@ struct TokenTree {
     for (int32_t i = before + 1; i < size(); ++i) count += parent(i) == before ? 1 : 0;
     return count;
   }
-  bool goes_on(int32_t i) const { return child_count(i) > 0; }
-  bool forks(int32_t i) const { return child_count(i) > 1; }
+  bool goes_on(int32_t i) const { return is_chain() ? i + 1 < size() : child_count(i) > 0; }
+  bool forks(int32_t i) const { return !is_chain() && child_count(i) > 1; }
   // How many children of the same token come before token i.
   int32_t rank(int32_t i) const {
     int32_t rank = 0;

@@ -45,6 +45,11 @@ using F32Cache = PlainCache<float, store_f32>;
 using F16Cache = PlainCache<uint16_t, store_f16>;
 
 float float_of_bits(uint32_t bits) { return __builtin_bit_cast(float, bits); }
+// Of the BF16 number nearest to a finite one.
+uint32_t bf16_bits(float number) {
+  const auto bits = __builtin_bit_cast(uint32_t, number);
+  return (bits + 0x7fff + ((bits >> 16) & 1)) >> 16;
+}
 
 // store_numbers() of kv_numbers.h says what it does.
 struct Int8Cache {
@@ -57,10 +62,7 @@ struct Int8Cache {
     const float largest = largest_of(max(absolute(a), absolute(b)));
     const bool finite = !any_nan(a) && !any_nan(b) && largest < __builtin_inff();
     uint32_t scale = finite ? 0 : 0x7fc0;
-    if (finite && largest >= 0x1p-100f) {
-      const auto bits = __builtin_bit_cast(uint32_t, largest / 127.0f);
-      scale = (bits + 0x7fff + ((bits >> 16) & 1)) >> 16;
-    }
+    if (finite && largest >= 0x1p-100f) scale = bf16_bits(largest / 127.0f);
     if (!finite || scale == 0) {
       store_i8(integers, zero());
       store_i8(integers + 16, zero());
@@ -108,9 +110,7 @@ struct Int4Cache {
     uint32_t scale = finite ? 0 : 0x7fc0;
     if (finite && largest >= 0x1p-100f) {
       const float lowest = -largest_of(max(sub(zero(), a), sub(zero(), b)));
-      const float step = (lowest == -largest ? largest : -largest) / 8.0f;
-      const auto bits = __builtin_bit_cast(uint32_t, step);
-      scale = (bits + 0x7fff + ((bits >> 16) & 1)) >> 16;
+      scale = bf16_bits((lowest == -largest ? largest : -largest) / 8.0f);
     }
     const float inverse = !finite || scale == 0 ? 0.0f : 1.0f / float_of_bits(scale << 16);
     const Vec16 of_a = finite ? a : zero(), of_b = finite ? b : zero();

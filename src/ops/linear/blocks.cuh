@@ -4,8 +4,7 @@
 //   multiply_few    one tile of x. A block goes through some groups, all of its warps through the
 //                   steps of each; what a warp reads of W is asked for a step ahead, over the ends
 //                   of groups too, and first of all before earlier kernels have ended.
-//   multiply_many   two tiles of x, which arrange_rows() has laid out as products want them: a
-//   lane
+//   multiply_many   two tiles of x, which arrange_rows() has laid out as products want them: a lane
 //                   reads what 32 columns need of it in one piece. Warps of a block read the same x
 //                   and W of several groups.
 //   unpack_blocks   rows of W as a dense matrix.
