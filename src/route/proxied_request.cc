@@ -199,6 +199,7 @@ void ProxiedRequest::on_whole_answer() {
     remember_owner(body);
   }
   if (status < 300) spend(generated_tokens(body));
+  quota_.reset();  // before the client can know, who may send its next request
   relay_.respond(response_of(answer, std::move(body)));
   end_well();
 }
@@ -224,8 +225,10 @@ void ProxiedRequest::on_stream_bytes() {
     }
     attempts_.on_answer_bytes();
     spend(events_in(out, framing_));
-    hand_on(out);
   }
+  const bool well = answer.complete() && status.ok() && ending.ok() && !journal_->failed();
+  if (well) quota_.reset();  // before the client can know, as above
+  if (!out.empty()) hand_on(out);
   if (!status.ok()) return on_failed(AttemptFailure::kDifferent, status.message());
   if (journal_->failed()) {
     return on_failed(AttemptFailure::kErrorEvent, "it ended the stream with an error");
@@ -306,6 +309,7 @@ void ProxiedRequest::step(NextStep next) {
       return wait_for_worker();
     case NextStep::kPassOn:
       over_ = true;
+      quota_.reset();
       if (refusal_->status == 404 && context_.table.anybody_away()) {
         return relay_.respond(error_response(
             503, "no worker that is up has it, and one that may have it is away: ask again later"));
@@ -318,6 +322,7 @@ void ProxiedRequest::step(NextStep next) {
 
 void ProxiedRequest::give_up() {
   over_ = true;
+  quota_.reset();
   context_.metrics.failed.fetch_add(1, std::memory_order_relaxed);
   const std::string message =
       failure_.empty() ? "no worker takes requests now: send it again later"
@@ -356,6 +361,7 @@ void ProxiedRequest::look_at_silence() {
 
 void ProxiedRequest::on_peer_gone() {
   if (std::exchange(over_, true)) return;
+  quota_.reset();
   context_.metrics.client_gone.fetch_add(1, std::memory_order_relaxed);
   if (attempt_) attempt_->abandon();
   attempt_.reset();

@@ -53,7 +53,7 @@ class ProxiedRequest final : public ExchangeObserver,
 
   RouteContext& context_;
   const std::shared_ptr<Exchange> exchange_;
-  const std::unique_ptr<KeyQuota::Lease> quota_;
+  std::unique_ptr<KeyQuota::Lease> quota_;  // until the answer's last bytes are written
   HttpRequest request_;
   RequestFacts facts_;
   std::shared_ptr<const std::string> body_;

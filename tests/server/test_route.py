@@ -292,6 +292,17 @@ def test_tokens_of_a_key_hold_over_all_workers(start_worker, start_router, tmp_p
     assert call(router.url + "/v1/models", headers=few)[0] == 200  # costs no tokens
 
 
+@pytest.mark.parametrize("stream", [False, True])
+def test_one_request_at_a_time_is_one_after_another(start_worker, start_router, tmp_path, stream):
+    keys = tmp_path / "keys"
+    keys.write_text('{"key": "one", "concurrent_requests": 1}\n')
+    router = start_router([start_worker()], "--api-key-file", keys)
+    # Who has read an answer to its end may ask again at once.
+    for _ in range(200):
+        status, _, text = call(router.url + "/v1/chat/completions", chat(max_tokens=1, stream=stream), headers={"Authorization": "Bearer one"})
+        assert status == 200, text
+
+
 def workers_of_key(router, headers):
     return json.loads(call(router.url + "/workers", headers=headers)[2])["workers"]
 
