@@ -219,6 +219,7 @@ Status apply_route_flags(RouteFlags& flags) {
   set_log_level(flags.log_level);
   HR_RETURN_IF_ERROR(read_workers(flags));
   RouteServerOptions& server = flags.server;
+  server.table.members_are_looked_up = !server.watch.etcds.empty() || !server.watch.names.empty();
   for (const std::string& alias : flags.aliases) {
     HR_RETURN_IF_ERROR(server.aliases.add_alias(alias));
   }

@@ -254,6 +254,16 @@ TEST_F(WorkerTableTest, WhoHasLeftLatelyMayComeBack) {
   EXPECT_TRUE(table_.anybody_away());
 }
 
+TEST_F(WorkerTableTest, ATableThatHasJustBegunDoesNotKnowWhoIsAway) {
+  WorkerTable table({.members_are_looked_up = true}, clock_);
+  WorkerReport ready;
+  ready.health = WorkerReport::Health::kReady;
+  table.report(table.add(target(0)), ready);
+  EXPECT_TRUE(table.anybody_away());
+  clock_.advance_ns(61'000'000'000);
+  EXPECT_FALSE(table.anybody_away());
+}
+
 TEST_F(WorkerTableTest, TheSpeedOfAWorkerIsLearned) {
   RequestFacts request;
   request.prompt_tokens = 100;

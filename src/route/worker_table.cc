@@ -81,6 +81,7 @@ WorkerLease& WorkerLease::operator=(WorkerLease&& other) noexcept {
 WorkerTable::WorkerTable(WorkerTableOptions options, const Clock& clock)
     : options_(options),
       clock_(clock),
+      began_(clock.now_seconds()),
       policy_(make_route_policy(options.policy, options.choice)),
       owners_(options.owners_max) {}
 
@@ -200,6 +201,7 @@ bool WorkerTable::anybody_up() const {
 bool WorkerTable::anybody_away() const {
   std::lock_guard lock(mutex_);
   const double now = clock_.now_seconds();
+  if (options_.members_are_looked_up && now - began_ <= kLeftSeconds) return true;
   for (const auto& [_, when] : left_) {
     if (now - when <= kLeftSeconds) return true;
   }

@@ -92,6 +92,7 @@ struct WorkerTableOptions {
   RoutePolicyOptions choice;
   size_t prefix_tokens = 256 << 10;  // of a worker that does not say what its cache holds
   size_t owners_max = 256 << 10;     // ids of files, batches and responses that are remembered
+  bool members_are_looked_up = false;  // by DNS or etcd: who is away at the start is not known
 };
 
 // Any thread. Outlives its leases.
@@ -111,7 +112,8 @@ class WorkerTable {
   // Whether somebody takes requests at all.
   bool anybody_up() const;
   // Whether somebody takes no requests (does not answer, drains, met errors), or was taken away
-  // within the last minute (a lease that ended), who may have what others do not know.
+  // within the last minute (a lease that ended), who may have what others do not know. A table
+  // whose members are looked up may have begun after that: for its first minute somebody is away.
   bool anybody_away() const;
   // Everybody who takes requests, but for those excluded, one a call.
   std::optional<WorkerLease> choose_next(std::span<const int> excluded);
@@ -158,6 +160,7 @@ class WorkerTable {
   std::vector<std::unique_ptr<Worker>> workers_;
   int next_id_ = 0;
   std::map<std::string, double> left_;  // addresses that were taken away: when
+  const double began_;
   const std::unique_ptr<RoutePolicy> policy_;
   BoundedMap<int> owners_;
   // Scratch of choose().
