@@ -90,8 +90,8 @@ class WorkerLease {
 struct WorkerTableOptions {
   RoutePolicyKind policy = RoutePolicyKind::kPrefixAware;
   RoutePolicyOptions choice;
-  size_t prefix_tokens = 256 << 10;  // of a worker that does not say what its cache holds
-  size_t owners_max = 256 << 10;     // ids of files, batches and responses that are remembered
+  size_t prefix_tokens = 256 << 10;    // of a worker that does not say what its cache holds
+  size_t owners_max = 256 << 10;       // ids of files, batches and responses that are remembered
   bool members_are_looked_up = false;  // by DNS or etcd: who is away at the start is not known
 };
 
