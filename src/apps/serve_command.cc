@@ -72,6 +72,7 @@ struct ServeFlags {
   bool seccomp = false;
   bool pull = false;
   std::string tool_call_parser = "auto", reasoning_parser = "auto";
+  bool ends_forms = true;
   std::string batch_input, batch_output;
   std::string client_certificates = "none";
   std::string unix_socket_mode;  // empty: its owner's alone
@@ -199,6 +200,10 @@ void add_output_flags(CLI::App& app, ServeFlags& flags) {
   app.add_option("--reasoning-parser", flags.reasoning_parser,
                  "The same of its thoughts (qwen3, deepseek_r1, ...) (default: auto)")
       ->type_name("NAME")
+      ->group(kGroup);
+  app.add_flag("--end-forms,!--no-end-forms", flags.ends_forms,
+               "Structured output: an answer is brought to the end of its form within max_tokens, "
+               "where so many tokens can spell one (default: on)")
       ->group(kGroup);
 }
 
@@ -424,7 +429,8 @@ ServedModelOptions model_options(const ServeFlags& flags) {
   return {.stack = flags.model.stack,
           .sampling = flags.sampling,
           .tool_call_parser = flags.tool_call_parser,
-          .reasoning_parser = flags.reasoning_parser};
+          .reasoning_parser = flags.reasoning_parser,
+          .ends_forms = flags.ends_forms};
 }
 
 // The flags that a model may have of its own.

@@ -265,6 +265,7 @@ ServedModel served_model_of(const LoadedStack& stack, const ServedModelOptions& 
       .max_model_len = model.info().max_model_len,
       .tool_call_parser = options.tool_call_parser,
       .reasoning_parser = options.reasoning_parser,
+      .ends_forms = options.ends_forms,
       .sampling = options.sampling.over(model.sampling()),
       .created_unix_s = std::time(nullptr),
       .facts = facts_of(model)};

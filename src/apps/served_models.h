@@ -20,6 +20,7 @@ struct ServedModelOptions {
   StackOptions stack;
   SamplingDefaults sampling;  // of requests that do not say it themselves
   std::string tool_call_parser = "auto", reasoning_parser = "auto";
+  bool ends_forms = true;  // within max_tokens
 };
 
 // One of the two.

@@ -15,13 +15,17 @@ namespace headrace {
 // Words of a mask: bit t % 32 of word t / 32 says whether token t may come.
 constexpr int64_t token_mask_words(int64_t vocabulary) { return (vocabulary + 31) / 32; }
 
+// Of an answer that may go on for as long as it likes.
+inline constexpr int32_t kManyTokens = INT32_MAX;
+
 // Where one choice is in the form that its request asks for. One thread at a time.
 class TokenMatcher {
  public:
   virtual ~TokenMatcher() = default;
   // Writes which tokens may come next, [token_mask_words(V)]. All bits are 0 where none may, which
-  // is an error of the answer.
-  virtual void fill_mask(std::span<uint32_t> allowed) = 0;
+  // is an error of the answer. `tokens_left`: of the answer, the next among them, at least 1: a form
+  // that could just be ended with them allows what ends it in time.
+  virtual void fill_mask(std::span<uint32_t> allowed, int32_t tokens_left) = 0;
   // Whether only tokens that end the answer may come next.
   virtual bool only_ends() = 0;
   // The choice's next token, which need not have been allowed: then none is from here on.

@@ -25,7 +25,7 @@ namespace {
 class SumMatcher final : public TokenMatcher {
  public:
   explicit SumMatcher(int32_t length) : length_(length) {}
-  void fill_mask(std::span<uint32_t> allowed) override {
+  void fill_mask(std::span<uint32_t> allowed, int32_t) override {
     for (uint32_t& word : allowed) word = 0;
     for (TokenId token = 0; token < kVocabulary; ++token) {
       if (allows(token)) allowed[static_cast<size_t>(token) / 32] |= 1u << token % 32;

@@ -251,7 +251,7 @@ TEST_F(ProposalsTest, WhoGetsNoneIsPlannedAheadAgain) {
 TEST_F(ProposalsTest, AFormProposesForItsOwnAnswer) {
   struct Counting final : TokenConstraint {
     struct Matcher final : TokenMatcher {
-      void fill_mask(std::span<uint32_t>) override {}
+      void fill_mask(std::span<uint32_t>, int32_t) override {}
       bool only_ends() override { return false; }
       void accept(TokenId token) override { last = token; }
       void propose(size_t most, Tokens& tokens) override {

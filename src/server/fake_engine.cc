@@ -238,7 +238,9 @@ TokenId FakeEngine::next_token(Live& live, int32_t choice) const {
   TokenId token = token_at(live.request, choice, live.scripted[at]);
   if (live.matchers.empty()) return ++live.scripted[at], token;
   std::vector<uint32_t> allowed(static_cast<size_t>(options_.vocab_size + 31) / 32);
-  live.matchers[at]->fill_mask(allowed);
+  const auto left =
+      live.request.sampling.max_tokens - static_cast<int32_t>(live.outputs[at].size());
+  live.matchers[at]->fill_mask(allowed, left);
   const auto may_come = [&](TokenId id) {
     return (allowed[static_cast<size_t>(id) / 32] >> (id % 32) & 1) != 0;
   };

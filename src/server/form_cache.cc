@@ -28,7 +28,7 @@ Result<std::shared_ptr<const TokenConstraint>> FormCache::find(const AnswerPlan&
   }
   HR_ASSIGN_OR_RETURN(auto grammar, answer_grammar(plan));
   Result<std::shared_ptr<const TokenConstraint>> form =
-      make_grammar_constraint(std::move(grammar), trie());
+      make_grammar_constraint(std::move(grammar), trie(), ends_in_time_);
   if (!form.ok()) {
     const std::string& field = plan.words.field.empty() ? "tools" : plan.words.field;
     return invalid_argument(fmt::format("{}: {}", field, form.status().message()),

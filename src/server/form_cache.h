@@ -22,8 +22,9 @@ namespace headrace {
 class FormCache {
  public:
   // The tokenizer outlives it. `marks`, ascending: control tokens that a dialect's forms may have.
-  FormCache(const Tokenizer& tokenizer, std::vector<TokenId> marks)
-      : tokenizer_(tokenizer), marks_(std::move(marks)) {}
+  // `ends_in_time`: as of make_grammar_constraint().
+  FormCache(const Tokenizer& tokenizer, std::vector<TokenId> marks, bool ends_in_time)
+      : tokenizer_(tokenizer), marks_(std::move(marks)), ends_in_time_(ends_in_time) {}
 
   // kInvalidArgument with the field at fault. REQUIRES: !plan.is_free()
   Result<std::shared_ptr<const TokenConstraint>> find(const AnswerPlan& plan);
@@ -40,6 +41,7 @@ class FormCache {
 
   const Tokenizer& tokenizer_;
   const std::vector<TokenId> marks_;
+  const bool ends_in_time_;
   std::once_flag once_;
   std::shared_ptr<const TokenTrie> trie_;  // made for the first form
   std::mutex mutex_;

@@ -116,7 +116,8 @@ Result<std::unique_ptr<ReadyModel>> make_ready_model(ServedModel served, const P
     ready->break_tokens = std::make_unique<BreakTokens>(*served.tokenizer);
   }
   if (served.tokenizer && served.engine && served.engine->takes_constraints()) {
-    ready->forms = std::make_unique<FormCache>(*served.tokenizer, ready->output_marks);
+    ready->forms =
+        std::make_unique<FormCache>(*served.tokenizer, ready->output_marks, served.ends_forms);
   }
   if (served.engine) ready->fingerprint = system_fingerprint(served.engine->options());
   ready->metrics = std::move(metrics);

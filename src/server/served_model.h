@@ -47,6 +47,7 @@ struct ServedModel {
   int32_t max_model_len = 0;             // prompt and answer together, tokens
   // What the model's calls of tools and thoughts look like: names of text/output/dialect.h.
   std::string tool_call_parser = "auto", reasoning_parser = "auto";
+  bool ends_forms = true;     // answers with a form are brought to its end within max_tokens
   SamplingDefaults sampling;  // of requests that do not say it themselves
   int64_t created_unix_s = 0;
   ModelFacts facts;

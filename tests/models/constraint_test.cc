@@ -38,7 +38,7 @@ class RuleConstraint final : public TokenConstraint {
   class Matcher final : public TokenMatcher {
    public:
     explicit Matcher(size_t stuck_at) : stuck_at_(stuck_at) {}
-    void fill_mask(std::span<uint32_t> allowed) override {
+    void fill_mask(std::span<uint32_t> allowed, int32_t) override {
       std::fill(allowed.begin(), allowed.end(), 0u);
       if (count_ == stuck_at_) return;
       for (TokenId token = lowest(); token < kWords; ++token) {

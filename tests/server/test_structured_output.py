@@ -87,10 +87,36 @@ def test_any_object(client):
     for seed in range(3):
         answer = client.chat.completions.create(messages=ASK, response_format={"type": "json_object"}, seed=seed,
                                                 model=NAME, temperature=0.7, max_tokens=300).choices[0]
-        if answer.finish_reason == "stop":
-            assert isinstance(json.loads(answer.message.content), dict)
-        else:  # cut by its length
-            assert answer.message.content.lstrip().startswith("{")
+        assert answer.finish_reason == "stop"
+        assert isinstance(json.loads(answer.message.content), dict)
+
+
+# Nothing of it has a bound but its tokens.
+ENDLESS = {"type": "object", "properties": {"names": {"type": "array", "items": {"type": "string"}, "minItems": 3},
+                                            "note": {"type": "string"}}, "required": ["names", "note"]}
+
+
+@pytest.mark.parametrize("most", [24, 40, 90])
+def test_a_form_is_ended_by_its_last_token(client, most):
+    form = {"type": "json_schema", "json_schema": {"name": "endless", "schema": ENDLESS}}
+    for fields in ({}, {"n": 4}, {"frequency_penalty": 1.0}, {"stream": True}):
+        ask = {"messages": ASK, "response_format": form, "seed": 5, **WILD, "max_tokens": most, **fields}
+        texts, ends = {}, {}
+        answer = client.chat.completions.create(**ask)
+        for part in answer if "stream" in fields else [answer]:
+            for choice in part.choices:
+                said = choice.delta if "stream" in fields else choice.message
+                texts[choice.index] = texts.get(choice.index, "") + (said.content or "")
+                ends[choice.index] = choice.finish_reason
+        assert set(ends.values()) == {"stop"}, texts
+        for text in texts.values():
+            value = json.loads(text)
+            assert len(value["names"]) >= 3 and isinstance(value["note"], str)
+
+
+def test_a_form_that_needs_more_tokens_is_cut(client):
+    answer = client.chat.completions.create(messages=ASK, response_format=PERSON, **WILD | {"max_tokens": 10}).choices[0]
+    assert answer.finish_reason == "length"
 
 
 @pytest.mark.parametrize("fields, pattern", [
@@ -231,8 +257,6 @@ def test_strict_calls_are_of_their_form_where_they_come(caller):
 def test_words_of_a_form_or_calls(caller):
     for seed in range(3):
         answer = caller.chat.completions.create(messages=ASK, tools=[tool()], response_format=PERSON, seed=seed, **WILD).choices[0]
-        if answer.finish_reason == "length":
-            continue  # any object may be long
         if answer.message.tool_calls:
             json.loads(answer.message.tool_calls[0].function.arguments)
         else:

@@ -44,20 +44,24 @@ class Grammar {
 
   bool at_end(Position at) const { return symbols_[at] == 0; }
   bool at_rule(Position at) const { return (symbols_[at] & 1) != 0; }
-  // REQUIRES: at_rule(at). The places where the rule's alternatives begin.
-  std::span<const Position> alternatives(Position at) const {
-    const uint32_t rule = symbols_[at] >> 1;
+  // REQUIRES: at_rule(at)
+  uint32_t rule_at(Position at) const { return symbols_[at] >> 1; }
+  // The places where the rule's alternatives begin.
+  std::span<const Position> alternatives_of(uint32_t rule) const {
     return std::span(alternatives_).subspan(first_[rule], first_[rule + 1] - first_[rule]);
   }
-  // REQUIRES: neither at_end(at) nor at_rule(at)
-  bool takes(Position at, uint8_t byte_class) const {
-    return class_sets_[(symbols_[at] >> 1) - 1].has(byte_class);
-  }
+  // REQUIRES: at_rule(at)
+  std::span<const Position> alternatives(Position at) const { return alternatives_of(rule_at(at)); }
+  // REQUIRES: neither at_end(at) nor at_rule(at), of both
+  const ByteSet& classes_at(Position at) const { return class_sets_[(symbols_[at] >> 1) - 1]; }
+  bool takes(Position at, uint8_t byte_class) const { return classes_at(at).has(byte_class); }
   // In front of the rule that a whole text is.
   Position start() const { return 0; }
   // Bytes that no set tells apart are one class.
   uint8_t class_of(uint8_t byte) const { return class_of_[byte]; }
   int32_t class_count() const { return class_count_; }
+  size_t position_count() const { return symbols_.size(); }
+  uint32_t rule_count() const { return static_cast<uint32_t>(first_.size() - 1); }
   // The byte of a class that has no other.
   std::optional<uint8_t> only_byte_of(uint8_t byte_class) const {
     const auto count = std::count(class_of_.begin(), class_of_.end(), byte_class);

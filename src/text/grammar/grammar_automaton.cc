@@ -24,8 +24,10 @@ size_t GrammarStates::Hash::operator()(const std::vector<uint32_t>& stacks) cons
   return hash;
 }
 
-GrammarStates::GrammarStates(const Grammar& grammar)
-    : grammar_(grammar), class_count_(static_cast<size_t>(grammar.class_count())) {
+GrammarStates::GrammarStates(const Grammar& grammar, std::span<const uint32_t> least)
+    : grammar_(grammar),
+      least_tokens_(least),
+      class_count_(static_cast<size_t>(grammar.class_count())) {
   finish_state();  // kDead: no stack
 }
 
@@ -35,7 +37,9 @@ uint32_t GrammarStates::stack(Grammar::Position at, uint32_t below) {
   if (!is_new) return found->second;
   stacks_.push_back({at, below});
   heights_.push_back(below == kBottom ? 1 : static_cast<uint16_t>(heights_[below] + 1));
-  bytes_ += 64;
+  const uint32_t least = least_tokens_.empty() ? kNeverEnds : least_tokens_[at];
+  leasts_.push_back(below == kBottom ? least : std::min(least + leasts_[below], kNeverEnds));
+  bytes_ += 68;
   return found->second;
 }
 
@@ -84,6 +88,8 @@ GrammarStates::State GrammarStates::finish_state() {
   Row row;
   row.stacks = std::move(stacks);
   row.can_end = can_end;
+  for (uint32_t each : row.stacks) row.least = std::min(row.least, leasts_[each]);
+  if (can_end) row.least = 0;
   states_.push_back(std::move(row));
   next_.resize(next_.size() + class_count_, kUnknown);
   return found->second;
@@ -149,9 +155,9 @@ GrammarStates::State GrammarStates::take_over(const GrammarStates& from, State s
 // --- tokens
 
 // One walk over the tree of all tokens: what is beneath a byte that leads nowhere is passed over.
-bool GrammarStates::walk(State state, const TokenTrie& trie, std::vector<uint32_t>& words) {
+template <class Take>
+bool GrammarStates::walk(State state, const TokenTrie& trie, const Take& take) {
   const std::span<const TokenTrie::Node> nodes = trie.nodes();
-  const TokenId* const ids = trie.ids().data();
   std::vector<State> at(static_cast<size_t>(trie.depth_max()) + 1);
   at[0] = state;
   for (size_t i = 0; i < trie.node_count();) {
@@ -166,7 +172,8 @@ bool GrammarStates::walk(State state, const TokenTrie& trie, std::vector<uint32_
       continue;
     }
     at[node.depth + 1u] = to;
-    for (uint32_t id = node.first_id; id < nodes[i + 1].first_id; ++id) set_bit(words, ids[id]);
+    const uint32_t count = nodes[i + 1].first_id - node.first_id;
+    if (count > 0) take(to, trie.ids().subspan(node.first_id, count));
     ++i;
   }
   return true;
@@ -195,7 +202,13 @@ bool GrammarStates::find_tokens(State state, const TokenTrie& trie) {
   if (states_[state].tokens_found) return true;
   const size_t before = bytes_;
   std::vector<uint32_t> words((static_cast<size_t>(trie.vocab_size()) + 31) / 32);
-  if (!walk(state, trie, words)) return false;
+  uint32_t most_after = 0;
+  const bool whole = walk(state, trie, [&](State to, std::span<const TokenId> ids) {
+    for (TokenId id : ids) set_bit(words, id);
+    most_after = std::max(most_after, states_[to].least);
+  });
+  if (!whole) return false;
+  states_[state].most_after = most_after;
   keep_tokens(states_[state], std::move(words));
   // What a form needs for one mask is not thrown away for the next. Half of the most is left to it.
   if (bytes_ - before > kBytesMax / 4)
@@ -211,10 +224,39 @@ void GrammarStates::fill(State state, std::span<uint32_t> allowed) const {
   for (TokenId id : row.few) set_bit(allowed, id);
 }
 
+// Near the end of an answer a state is asked once how near its tokens lead.
+void GrammarStates::find_nearer(State state, const TokenTrie& trie) {
+  std::vector<std::pair<TokenId, uint32_t>> nearer;
+  const uint32_t most = states_[state].most_after;
+  walk(state, trie, [&](State to, std::span<const TokenId> ids) {
+    const uint32_t least = states_[to].least;
+    for (TokenId id : ids) {
+      if (least < most) nearer.emplace_back(id, least);
+    }
+  });
+  nearer.shrink_to_fit();
+  bytes_ += 8 * nearer.size();
+  states_[state].nearer = std::move(nearer);
+  states_[state].nearer_found = true;
+}
+
+void GrammarStates::fill_within(State state, const TokenTrie& trie, uint32_t least,
+                                std::span<uint32_t> allowed) {
+  if (least >= states_[state].most_after) return fill(state, allowed);
+  if (!states_[state].nearer_found) find_nearer(state, trie);
+  std::fill(allowed.begin(), allowed.end(), 0u);
+  for (const auto& [id, tokens] : states_[state].nearer) {
+    if (tokens <= least) set_bit(allowed, id);
+  }
+}
+
 // --- a place in a text
 
-GrammarAutomaton::GrammarAutomaton(std::shared_ptr<const Grammar> grammar)
-    : grammar_(std::move(grammar)), states_(std::make_shared<GrammarStates>(*grammar_)) {}
+GrammarAutomaton::GrammarAutomaton(std::shared_ptr<const Grammar> grammar,
+                                   std::vector<uint32_t> least)
+    : grammar_(std::move(grammar)),
+      least_(std::move(least)),
+      states_(std::make_shared<GrammarStates>(*grammar_, least_)) {}
 
 size_t GrammarAutomaton::bytes() const {
   std::lock_guard lock(mutex_);
@@ -233,7 +275,8 @@ GrammarPlace::GrammarPlace(std::shared_ptr<GrammarAutomaton> automaton)
 // Into the generation that all work in. REQUIRES: the automaton's mutex
 void GrammarPlace::catch_up() {
   if (automaton_->states_->is_full()) {
-    automaton_->states_ = std::make_shared<GrammarStates>(*automaton_->grammar_);
+    automaton_->states_ =
+        std::make_shared<GrammarStates>(*automaton_->grammar_, automaton_->least_);
   }
   automaton_->states_->begin_call();
   if (states_ == automaton_->states_) return;
@@ -281,10 +324,15 @@ bool GrammarPlace::find_tokens(const TokenTrie& trie) {
   return !dead_;
 }
 
-void GrammarPlace::fill(const TokenTrie& trie, std::span<uint32_t> allowed) {
+void GrammarPlace::fill(const TokenTrie& trie, int32_t tokens_left, std::span<uint32_t> allowed) {
   std::lock_guard lock(automaton_->mutex_);
   if (!find_tokens(trie)) return std::fill(allowed.begin(), allowed.end(), 0u);
-  states_->fill(state_, allowed);
+  // The last token ends the answer, and the next is one of those before it.
+  const int64_t after = int64_t{tokens_left} - 2;
+  const uint32_t least = states_->least(state_);
+  if (least >= kNeverEnds || least > after + 1) return states_->fill(state_, allowed);
+  if (after < 0) return std::fill(allowed.begin(), allowed.end(), 0u);  // it can end
+  states_->fill_within(state_, trie, static_cast<uint32_t>(after), allowed);
 }
 
 bool GrammarPlace::can_go_on(const TokenTrie& trie) {

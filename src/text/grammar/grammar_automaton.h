@@ -20,9 +20,11 @@
 #include <string>
 #include <string_view>
 #include <unordered_map>
+#include <utility>
 #include <vector>
 
 #include "text/grammar/grammar.h"
+#include "text/grammar/least_tokens.h"
 #include "text/grammar/token_trie.h"
 
 namespace headrace {
@@ -40,7 +42,8 @@ class GrammarStates {
   };
   static constexpr uint32_t kBottom = UINT32_MAX;
 
-  explicit GrammarStates(const Grammar& grammar);
+  // `least`: as least_tokens() finds them; empty: nobody asks. Both outlive this.
+  GrammarStates(const Grammar& grammar, std::span<const uint32_t> least);
 
   // Of the text so far: nothing.
   State start();
@@ -57,6 +60,11 @@ class GrammarStates {
   // Both of a state whose tokens were found.
   void fill(State state, std::span<uint32_t> allowed) const;
   bool has_token(State state) const { return states_[state].has_token; }
+  // The tokens that a text needs at least from there on; kNeverEnds and more: nobody knows.
+  uint32_t least(State state) const { return states_[state].least; }
+  // As fill(), of the tokens behind which `least` or fewer can end the text. REQUIRES: it was made
+  // with least tokens
+  void fill_within(State state, const TokenTrie& trie, uint32_t least, std::span<uint32_t> allowed);
 
   // The same state of another generation. `from` is not changed.
   State take_over(const GrammarStates& from, State state);
@@ -82,8 +90,12 @@ class GrammarStates {
     bool can_end = false;
     bool tokens_found = false, has_token = false;
     int16_t only_byte = kNotLooked;
-    std::vector<TokenId> few;     // the tokens that may come next,
+    uint32_t least = kNeverEnds;  // tokens to the end of a text,
+    uint32_t most_after = 0;   // and behind that of the tokens that may come next which needs most
+    std::vector<TokenId> few;  // the tokens that may come next,
     std::vector<uint32_t> words;  // or a bit each
+    bool nearer_found = false;
+    std::vector<std::pair<TokenId, uint32_t>> nearer;  // those that need fewer, and how many
   };
   struct Hash {
     size_t operator()(const std::vector<uint32_t>& stacks) const;
@@ -96,12 +108,17 @@ class GrammarStates {
   void expand(Grammar::Position at, uint32_t below);
   State finish_state();
   void keep_tokens(Row& row, std::vector<uint32_t> words);
-  bool walk(State state, const TokenTrie& trie, std::vector<uint32_t>& words);
+  // Of each node that tokens end at: the place behind it. False: the work was too much.
+  template <class Take>
+  bool walk(State state, const TokenTrie& trie, const Take& take);
+  void find_nearer(State state, const TokenTrie& trie);
 
   const Grammar& grammar_;
+  const std::span<const uint32_t> least_tokens_;  // [positions], or none
   const size_t class_count_;
   std::vector<Stack> stacks_;
   std::vector<uint16_t> heights_;
+  std::vector<uint32_t> leasts_;  // [stacks]: tokens to the end of a text
   std::unordered_map<uint64_t, uint32_t> stack_index_;
   std::vector<Row> states_;
   std::vector<State> next_;  // [states, classes]
@@ -131,8 +148,9 @@ class GrammarPlace {
   bool dead() const { return dead_; }
   void kill() { dead_ = true; }
   // A bit for each token that may follow. Tokens that end a text are those of the trie where
-  // can_end(). All 0 where dead.
-  void fill(const TokenTrie& trie, std::span<uint32_t> allowed);
+  // can_end(). All 0 where dead. Where so many tokens and one that ends them are just enough to end
+  // the text, only those that leave enough; where they are too few, all that may follow.
+  void fill(const TokenTrie& trie, int32_t tokens_left, std::span<uint32_t> allowed);
   // Whether any of the trie's tokens may follow.
   bool can_go_on(const TokenTrie& trie);
 
@@ -150,13 +168,16 @@ class GrammarPlace {
 // Any thread.
 class GrammarAutomaton {
  public:
-  explicit GrammarAutomaton(std::shared_ptr<const Grammar> grammar);
+  // `least`: as least_tokens() finds them; empty: no text is ended for want of tokens.
+  explicit GrammarAutomaton(std::shared_ptr<const Grammar> grammar,
+                            std::vector<uint32_t> least = {});
   // Of the states that it keeps.
   size_t bytes() const;
 
  private:
   friend class GrammarPlace;
   const std::shared_ptr<const Grammar> grammar_;
+  const std::vector<uint32_t> least_;
   mutable std::mutex mutex_;
   std::shared_ptr<GrammarStates> states_;  // the generation that new states go to
 };

@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "text/grammar/grammar_automaton.h"
+#include "text/grammar/least_tokens.h"
 
 namespace headrace {
 namespace {
@@ -14,11 +15,11 @@ class GrammarMatcher final : public TokenMatcher {
   GrammarMatcher(std::shared_ptr<GrammarAutomaton> automaton, std::shared_ptr<const TokenTrie> trie)
       : place_(std::move(automaton)), trie_(std::move(trie)) {}
 
-  void fill_mask(std::span<uint32_t> allowed) override {
+  void fill_mask(std::span<uint32_t> allowed, int32_t tokens_left) override {
     if (ended_) {
       std::fill(allowed.begin(), allowed.end(), 0u);
     } else {
-      place_.fill(*trie_, allowed);
+      place_.fill(*trie_, tokens_left, allowed);
     }
     if (!ended_ && !place_.can_end()) return;
     for (TokenId id : trie_->end_ids()) {
@@ -64,8 +65,9 @@ class GrammarMatcher final : public TokenMatcher {
 
 class GrammarConstraint final : public TokenConstraint {
  public:
-  GrammarConstraint(std::shared_ptr<const Grammar> grammar, std::shared_ptr<const TokenTrie> trie)
-      : automaton_(std::make_shared<GrammarAutomaton>(std::move(grammar))),
+  GrammarConstraint(std::shared_ptr<const Grammar> grammar, std::shared_ptr<const TokenTrie> trie,
+                    std::vector<uint32_t> least)
+      : automaton_(std::make_shared<GrammarAutomaton>(std::move(grammar), std::move(least))),
         trie_(std::move(trie)) {}
 
   std::unique_ptr<TokenMatcher> begin() const override {
@@ -90,8 +92,12 @@ class GrammarConstraint final : public TokenConstraint {
 }  // namespace
 
 Result<std::shared_ptr<const TokenConstraint>> make_grammar_constraint(
-    std::shared_ptr<const Grammar> grammar, std::shared_ptr<const TokenTrie> trie) {
-  auto constraint = std::make_shared<GrammarConstraint>(std::move(grammar), std::move(trie));
+    std::shared_ptr<const Grammar> grammar, std::shared_ptr<const TokenTrie> trie,
+    bool ends_in_time) {
+  std::vector<uint32_t> least;
+  if (ends_in_time) least = least_tokens(*grammar, *trie);
+  auto constraint =
+      std::make_shared<GrammarConstraint>(std::move(grammar), std::move(trie), std::move(least));
   HR_RETURN_IF_ERROR(constraint->check_start());
   return std::shared_ptr<const TokenConstraint>(std::move(constraint));
 }

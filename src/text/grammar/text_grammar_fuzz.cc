@@ -59,7 +59,7 @@ void walk_tokens(const std::shared_ptr<const Grammar>& grammar, std::string_view
   std::vector<uint32_t> mask((static_cast<size_t>(tokenizer().vocab_size()) + 31) / 32);
   GrammarPlace place(std::make_shared<GrammarAutomaton>(grammar));
   for (char c : bits.substr(0, 48)) {
-    matcher->fill_mask(mask);
+    matcher->fill_mask(mask, kManyTokens);
     std::vector<TokenId> allowed;
     for (TokenId id = 0; id < tokenizer().vocab_size(); ++id) {
       const bool may = mask[static_cast<size_t>(id) / 32] >> (id % 32) & 1;

@@ -73,12 +73,13 @@ TokenId nth_token(const std::vector<uint32_t>& mask, size_t index) {
 // Draws from masks alone. `look` sees the ids so far and the mask of the next.
 template <class Look>
 Walk walk(const TokenConstraint& constraint, const Tokenizer& tokenizer, uint64_t seed,
-          size_t tokens_max, const Look& look) {
+          size_t tokens_max, const Look& look, bool in_time = false) {
   Walk out;
   const auto matcher = constraint.begin();
   std::vector<uint32_t> mask((static_cast<size_t>(tokenizer.vocab_size()) + 31) / 32);
   while (out.ids.size() < tokens_max) {
-    matcher->fill_mask(mask);
+    const auto left = static_cast<int32_t>(tokens_max - out.ids.size());
+    matcher->fill_mask(mask, in_time ? left : kManyTokens);
     look(out.ids, mask);
     bool can_end = false;
     for (TokenId id : tokenizer.vocab().end_ids) {
@@ -180,7 +181,7 @@ TEST(TokenMask, WhatIsForcedIsProposed) {
     const auto other = matcher->clone();
     std::vector<uint32_t> mask(static_cast<size_t>(token_mask_words(tokenizer->vocab_size())));
     for (const TokenId token : tokens) {
-      other->fill_mask(mask);
+      other->fill_mask(mask, kManyTokens);
       EXPECT_TRUE(has_bit(mask, token)) << token;
       other->accept(token);
     }
@@ -269,6 +270,64 @@ TEST_F(SmolMask, DocumentsSatisfyTheirSchema) {
   EXPECT_GT(ended, 1000u);
 }
 
+// However few tokens there are, if they can be enough at all.
+TEST_F(SmolMask, DocumentsAreEndedInTime) {
+  for (const char* text : kSchemas) {
+    const AnswerPlan plan = plan_of(Kind::kJsonSchema, text);
+    const auto grammar = grammar_of(plan);
+    const auto constraint = *make_grammar_constraint(grammar, *trie_);
+    const size_t least = least_tokens(*grammar, **trie_)[grammar->start()];
+    ASSERT_LT(least, 40u) << text;
+    for (uint64_t seed = 1; seed <= 200; ++seed) {
+      const size_t most = least + 1 + seed % 40;
+      const Walk drawn = walk(
+          *constraint, *tokenizer_, seed, most, [](const auto&, const auto&) {}, true);
+      ASSERT_TRUE(drawn.ended) << text << tokenizer_->decode(drawn.ids, true);
+      const Result<Json> value = parse_json(tokenizer_->decode(drawn.ids, true));
+      ASSERT_TRUE(value.ok());
+      EXPECT_TRUE(satisfies(*value, plan.words.schema, plan.words.schema)) << text;
+    }
+    // Fewer are not enough: what may come is what may come without a bound.
+    const auto matcher = constraint->begin();
+    std::vector<uint32_t> bounded((static_cast<size_t>(tokenizer_->vocab_size()) + 31) / 32);
+    std::vector<uint32_t> free = bounded;
+    matcher->fill_mask(bounded, static_cast<int32_t>(least));
+    matcher->fill_mask(free, kManyTokens);
+    EXPECT_EQ(bounded, free);
+  }
+}
+
+// What is asked for without it may be cut in the midst.
+TEST_F(SmolMask, DocumentsAreCutWhereNobodyAsksForTheirEnd) {
+  const auto constraint = *make_grammar_constraint(
+      grammar_of(
+          plan_of(Kind::kJsonSchema, R"({"type":"array","minItems":4,"items":{"type":"string"}})")),
+      *trie_, /*ends_in_time=*/false);
+  size_t ended = 0;
+  for (uint64_t seed = 1; seed <= 50; ++seed) {
+    ended += walk(
+                 *constraint, *tokenizer_, seed, 20, [](const auto&, const auto&) {}, true)
+                 .ended;
+  }
+  EXPECT_LT(ended, 25u);
+}
+
+// The fewest tokens that spell a text, whatever the rules between its bytes.
+TEST_F(SmolMask, LeastTokensOfTextsAreThoseThatCoverThem) {
+  const auto least_of = [&](const std::string& pattern) {
+    const auto grammar = grammar_of(plan_of(Kind::kRegex, pattern));
+    return least_tokens(*grammar, **trie_)[grammar->start()];
+  };
+  EXPECT_EQ(least_of("yes"), 1u);
+  EXPECT_EQ(least_of("yesyes"), 2u);
+  EXPECT_EQ(least_of("a?"), 0u);
+  EXPECT_EQ(least_of("(yes|no|perhaps not)[0-9]{3}"), 4u);
+  EXPECT_EQ(least_of("[^a]{5}x*"), 5u);
+  EXPECT_EQ(least_of("((a|b){2}){100}"), 200u);
+  const std::string words = "The number of articles that were ordered";
+  EXPECT_LE(least_of(words), tokenizer_->encode(words)->size());
+}
+
 // Many readings at once, and lists that are long: no mask is too much work.
 TEST_F(SmolMask, UnionsAndLongListsStayWithinTheirWork) {
   std::string late_tag, list;
@@ -325,15 +384,15 @@ TEST_F(SmolMask, EndsAndDeadEnds) {
     matcher->accept(id);
   }
   EXPECT_TRUE(matcher->only_ends());
-  matcher->fill_mask(mask);
+  matcher->fill_mask(mask, kManyTokens);
   const auto& ends = tokenizer_->vocab().end_ids;
   EXPECT_EQ(count_bits(mask), ends.size());
   matcher->accept(ends[0]);
-  matcher->fill_mask(mask);
+  matcher->fill_mask(mask, kManyTokens);
   EXPECT_EQ(count_bits(mask), ends.size());
   const auto other = constraint->begin();
   other->accept(tokenizer_->encode("no")->at(0));
-  other->fill_mask(mask);
+  other->fill_mask(mask, kManyTokens);
   EXPECT_EQ(count_bits(mask), 0u);
   EXPECT_FALSE(other->only_ends());
 }
@@ -345,7 +404,7 @@ TEST_F(SmolMask, AMatcherIsMadeAnewFromTokens) {
   walk(*constraint, *tokenizer_, 5, 40, [&](const std::vector<TokenId>& ids, const auto& mask) {
     const auto matcher = constraint->begin();
     for (TokenId id : ids) matcher->accept(id);
-    matcher->fill_mask(again);
+    matcher->fill_mask(again, kManyTokens);
     ASSERT_EQ(again, mask);
   });
 }

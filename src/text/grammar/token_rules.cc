@@ -36,7 +36,7 @@ class AllowedTokens final : public TokenConstraint,
   class Matcher final : public TokenMatcher {
    public:
     explicit Matcher(std::shared_ptr<const AllowedTokens> rule) : rule_(std::move(rule)) {}
-    void fill_mask(std::span<uint32_t> allowed) override {
+    void fill_mask(std::span<uint32_t> allowed, int32_t /*tokens_left*/) override {
       std::fill(allowed.begin(), allowed.end(), 0u);
       for (TokenId id : rule_->allowed_) allow_bit(allowed, id);
     }
@@ -69,7 +69,7 @@ class BannedSequences final : public TokenConstraint,
    public:
     explicit Matcher(std::shared_ptr<const BannedSequences> rule) : rule_(std::move(rule)) {}
 
-    void fill_mask(std::span<uint32_t> allowed) override {
+    void fill_mask(std::span<uint32_t> allowed, int32_t /*tokens_left*/) override {
       std::fill(allowed.begin(), allowed.end(), ~0u);
       for (const std::vector<TokenId>& sequence : rule_->banned_) {
         const size_t before = sequence.size() - 1;
@@ -109,11 +109,11 @@ class JoinedConstraint final : public TokenConstraint {
       for (const Constraint& part : parts) parts_.push_back(part->begin());
     }
 
-    void fill_mask(std::span<uint32_t> allowed) override {
-      parts_.front()->fill_mask(allowed);
+    void fill_mask(std::span<uint32_t> allowed, int32_t tokens_left) override {
+      parts_.front()->fill_mask(allowed, tokens_left);
       std::vector<uint32_t> part(allowed.size()), both(allowed.size());
       for (size_t i = 1; i < parts_.size(); ++i) {
-        parts_[i]->fill_mask(part);
+        parts_[i]->fill_mask(part, tokens_left);
         uint32_t any = 0;
         for (size_t word = 0; word < both.size(); ++word) {
           any |= both[word] = allowed[word] & part[word];

@@ -20,7 +20,7 @@ std::unique_ptr<Tokenizer> tiny_tokenizer() {
 // The ids that may come next.
 std::vector<TokenId> may_come(TokenMatcher& matcher, const Tokenizer& tokenizer) {
   std::vector<uint32_t> mask((static_cast<size_t>(tokenizer.vocab_size()) + 31) / 32, 0xABCDu);
-  matcher.fill_mask(mask);
+  matcher.fill_mask(mask, kManyTokens);
   std::vector<TokenId> ids;
   for (TokenId id = 0; id < tokenizer.vocab_size(); ++id) {
     if (mask[static_cast<size_t>(id) / 32] >> (id % 32) & 1) ids.push_back(id);

@@ -40,7 +40,7 @@ class ThoughtBudgetConstraint final : public TokenConstraint,
           parser_(make_output_parser(
               rule_->dialect_, {.starts_in_reasoning = rule_->budget_.starts_in_reasoning})) {}
 
-    void fill_mask(std::span<uint32_t> allowed) override {
+    void fill_mask(std::span<uint32_t> allowed, int32_t /*tokens_left*/) override {
       std::fill(allowed.begin(), allowed.end(), is_used_up() ? 0u : ~0u);
       if (!is_used_up()) return;
       const auto bit = static_cast<size_t>(rule_->close_[closed_]);
