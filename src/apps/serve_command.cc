@@ -69,10 +69,8 @@ struct ServeFlags {
   std::string api_key_file;
   KeyLimits key_limits;  // of keys that name none
   std::string origins;   // a JSON array, or one origin
-  bool seccomp = false;
-  bool pull = false;
+  bool seccomp = false, pull = false, ends_forms = true;
   std::string tool_call_parser = "auto", reasoning_parser = "auto";
-  bool ends_forms = true;
   std::string batch_input, batch_output;
   std::string client_certificates = "none";
   std::string unix_socket_mode;  // empty: its owner's alone
@@ -202,8 +200,7 @@ void add_output_flags(CLI::App& app, ServeFlags& flags) {
       ->type_name("NAME")
       ->group(kGroup);
   app.add_flag("--end-forms,!--no-end-forms", flags.ends_forms,
-               "Structured output: an answer is brought to the end of its form within max_tokens, "
-               "where so many tokens can spell one (default: on)")
+               "Structured output: an answer ends its form within max_tokens (default: on)")
       ->group(kGroup);
 }
 

@@ -23,8 +23,8 @@ class TokenMatcher {
  public:
   virtual ~TokenMatcher() = default;
   // Writes which tokens may come next, [token_mask_words(V)]. All bits are 0 where none may, which
-  // is an error of the answer. `tokens_left`: of the answer, the next among them, at least 1: a form
-  // that could just be ended with them allows what ends it in time.
+  // is an error of the answer. `tokens_left`: of the answer, the next among them, at least 1: a
+  // form that could just be ended with them allows what ends it in time.
   virtual void fill_mask(std::span<uint32_t> allowed, int32_t tokens_left) = 0;
   // Whether only tokens that end the answer may come next.
   virtual bool only_ends() = 0;
