@@ -57,7 +57,10 @@ void Swapper::move_ahead(uint64_t step) {
     const int32_t pages = near ? wanted - (pages_of_a_step_ + to_load - least) : wanted;
     if (pages > 0) wanted -= supply_.store_ahead(*turns_[i].sequence, pages);
   }
-  if (next == nullptr || pool_.unused_count() < to_load + least) return;
+  if (next == nullptr) return;
+  // What went down meanwhile may have been pages that it shares with those whose turn is far.
+  to_load = supply_.pages_to_load(*next->sequence);
+  if (to_load == 0 || pool_.unused_count() < to_load + least) return;
   supply_.load_ahead(*next->sequence, Ticket(step));
 }
 

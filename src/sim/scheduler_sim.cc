@@ -100,12 +100,28 @@ void keep_states(SchedulerOptions& options, uint64_t seed) {
   options.tiers.clear();
 }
 
+// Not from rng_ either.
+void crowd(SchedulerOptions& options, uint64_t seed) {
+  const uint64_t bits = mix64(seed ^ 0x63726f7764u);
+  options.policy = "mlfq";
+  options.max_queued_requests = 64;
+  options.max_num_seqs = std::max(options.max_num_seqs, 4);
+  options.allocation = KvAllocation::kPaged;
+  options.enable_prefix_caching = true;
+  const auto one = static_cast<int32_t>(
+      peak_pages(options.groups, options.max_model_len, options.max_num_batched_tokens));
+  options.block_count = one + static_cast<int32_t>(bits % 64) * one / 64;
+  options.tiers = {
+      {.pages = one * (1 + static_cast<int32_t>(bits / 64 % 8)), .seconds_per_page = 1e-5}};
+}
+
 }  // namespace
 
 SchedulerSimulation::SchedulerSimulation(uint64_t seed, Settings settings)
     : rng_(seed), seed_(seed), settings_(std::move(settings)) {
   draw_options();
   draw_habits();
+  if (settings_.crowded) crowd(options_, seed_);
   if (settings_.proposals) options_.proposals = proposals_of(seed_, model_);
   if (settings_.trees) options_.proposals = trees_of(seed_, model_);
   if (settings_.drafts) options_.proposals = drafts_of(seed_);
@@ -204,6 +220,13 @@ void SchedulerSimulation::draw_habits() {
              .flood = 0.8,
              .cancel_leaders = seed_ / simulated_policies().size() % 3 == 0};
   if (habits_.cancel_leaders) habits_.cancel_choice = 0.2;
+  if (settings_.crowded) {
+    habits_.arrival = 1;
+    habits_.outstanding_max = 40;
+    habits_.sharing = 0.9;
+    habits_.background = 0;
+    habits_.one_salt = true;
+  }
   if (options_.policy != "fair") return;
   // Both tenants have something waiting nearly always.
   habits_.arrival = 1;
@@ -217,7 +240,7 @@ Request SchedulerSimulation::draw_request() {
   request.id = RequestId(next_id_++);
   draw_prompt(request);
   request.priority = habits_.priorities ? static_cast<int32_t>(rng_.below(3)) : 0;
-  request.cache_salt = chance(0.5) ? "a" : "b";
+  request.cache_salt = chance(0.5) || habits_.one_salt ? "a" : "b";
   request.slo_class = static_cast<int32_t>(rng_.below(2));
   request.tenant = chance(habits_.flood) ? "flood" : "calm";
   request.background = chance(habits_.background);

@@ -72,6 +72,9 @@ class SchedulerSimulation {
     bool equal_groups = false;  // each group that the seed draws as several that are alike
     bool states = false;        // sequences keep states, of which the seed draws the checkpoints
     bool beams = false;         // some requests are searches
+    // Many wait, sharing their prompts, in a small pool with memory below it, under a policy that
+    // moves pages ahead of need.
+    bool crowded = false;
   };
   explicit SchedulerSimulation(uint64_t seed) : SchedulerSimulation(seed, Settings()) {}
   SchedulerSimulation(uint64_t seed, Settings settings);
@@ -139,6 +142,7 @@ class SchedulerSimulation {
     double background;  // of requests
     double flood;       // of requests, the tenant that sends more
     bool cancel_leaders;
+    bool one_salt = false;  // whose prompts are all shared
   };
 
   void draw_options();

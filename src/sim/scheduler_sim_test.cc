@@ -271,6 +271,27 @@ TEST(SchedulerSimulation, EverySeedHoldsEveryInvariantWithBeams) {
   EXPECT_GT(all.copies, runs.steps * runs.seeds / 100);
 }
 
+// The same in a crowd, where pages of one prefix go down for some and are wanted for others.
+TEST(SchedulerSimulation, EverySeedHoldsEveryInvariantInACrowd) {
+  const SeedRuns runs = seed_runs(2);
+  SchedulerSimulation::Tally all;
+  const auto options = [](int64_t seed) {
+    return SchedulerSimulation::Settings{.proposals = seed % 4 == 0, .crowded = true};
+  };
+  ASSERT_NO_FATAL_FAILURE(run_seeds(runs, options, [&](const SchedulerSimulation& simulation) {
+    const SchedulerSimulation::Tally& one = simulation.tally();
+    all.preemptions += one.preemptions;
+    all.cached_tokens += one.cached_tokens;
+    all.pages_loaded += one.pages_loaded;
+  }));
+  std::printf("%ld preemptions, %ld cached tokens, %ld pages loaded\n", all.preemptions,
+              all.cached_tokens, all.pages_loaded);
+  if (!runs.are_default()) return;
+  EXPECT_GT(all.preemptions, runs.steps * runs.seeds / 100);
+  EXPECT_GT(all.cached_tokens, runs.steps * runs.seeds / 20);
+  EXPECT_GT(all.pages_loaded, runs.steps * runs.seeds / 50);
+}
+
 // Seeds of long runs in which something was wrong once.
 TEST(SchedulerSimulation, WhatWasFoundStaysMended) {
   struct Found {
