@@ -155,6 +155,20 @@ Status check_options(const SchedulerOptions& options) {
   return ok_status();
 }
 
+int32_t answer_tokens_max(const SchedulerOptions& options, int64_t prompt_tokens, int32_t n,
+                          int32_t most) {
+  Request request;
+  request.prompt.resize(static_cast<size_t>(prompt_tokens));
+  request.sampling.n = n;
+  int32_t low = 1;
+  for (int32_t high = most; high > low;) {
+    request.sampling.max_tokens = high - (high - low) / 2;
+    const bool fits = pages_for_request(options, request) <= options.block_count;
+    (fits ? low : high) = fits ? request.sampling.max_tokens : request.sampling.max_tokens - 1;
+  }
+  return low;
+}
+
 int64_t pages_for_request(const SchedulerOptions& options, const Request& request) {
   const auto prompt = static_cast<int64_t>(request.prompt.size());
   // The last token is sampled, never computed.

@@ -5,6 +5,7 @@
 #include <fmt/format.h>
 
 #include "base/rng.h"
+#include "sched/request_limits.h"
 #include "server/handlers.h"
 #include "server/stop_end.h"
 #include "text/grammar/token_rules.h"
@@ -79,6 +80,10 @@ Status fit_context(const ReadyModel& model, const AnswerWording& wording, Genera
       plan.settings.max_tokens
           ? asked
           : std::min<int64_t>(wording.max_tokens_otherwise, context - longest));
+  if (!plan.settings.max_tokens && sampling.n > 1) {
+    sampling.max_tokens = answer_tokens_max(model.served.engine->options().scheduler, longest,
+                                            sampling.n, sampling.max_tokens);
+  }
   const std::optional<int32_t> bound = model.served.sampling.max_new_tokens;
   if (bound) sampling.max_tokens = std::min(sampling.max_tokens, *bound);
   sampling.min_tokens = std::min(sampling.min_tokens, sampling.max_tokens);
