@@ -366,6 +366,15 @@ void EngineImpl::loop() {
     (void)runner_->wait(in_flight_.front().ticket);
     in_flight_.pop_front();
   }
+  // Who came when it stopped already is taken, to be told.
+  std::deque<Command> late;
+  {
+    std::lock_guard lock(mutex_);
+    late.swap(mailbox_);
+  }
+  for (Command& command : late) {
+    std::visit([&](auto& c) { handle(std::move(c)); }, command);
+  }
   fail_all(unavailable("the engine stopped"));
   save_kept();
 }

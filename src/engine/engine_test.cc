@@ -467,5 +467,34 @@ TEST(Engine, TheDestructorAbortsWhatRuns) {
   EXPECT_EQ(collector.finish(0), FinishReason::kAbort);
 }
 
+// What was taken as the engine's end began is told so.
+TEST(Engine, NobodyIsForgottenAtTheEnd) {
+  for (int round = 0; round < 50; ++round) {
+    Collector collector(8);
+    std::atomic<int> pins = 0;
+    {
+      Fixture f;
+      for (int32_t i = 0; i < 8; ++i) {
+        Request request;
+        request.id = RequestId(static_cast<uint64_t>(i + 1));
+        request.prompt = {1, 2, 3};
+        request.sampling.max_tokens = 100;
+        ASSERT_TRUE(f.engine
+                        ->submit(std::move(request),
+                                 [&, i, sink = collector.sink()](Emission emission) {
+                                   emission.choice = i;
+                                   emission.admitted = false;
+                                   emission.tokens.clear();
+                                   sink(emission);
+                                 })
+                        .ok());
+      }
+      f.engine->clear_prefix_cache([&](bool) { ++pins; });
+    }
+    EXPECT_TRUE(collector.wait_all(0s));
+    EXPECT_EQ(pins, 1);
+  }
+}
+
 }  // namespace
 }  // namespace headrace

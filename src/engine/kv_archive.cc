@@ -248,10 +248,13 @@ Result<KvArchiveCounts> restore_kv(const std::string& path, const std::string& f
     if (!unit) continue;  // the pool is full, or the tree has it
     nodes.back() = unit->node;
     for (size_t i = 0; i < unit->pages.size(); ++i) {
-      HR_RETURN_IF_ERROR(runner.write_page(
+      const Status written = runner.write_page(
           std::span(record.pages)
               .subspan(i * static_cast<size_t>(page_bytes), static_cast<size_t>(page_bytes)),
-          unit->pages[i]));
+          unit->pages[i]);
+      if (written.ok()) continue;
+      cache.clear();  // the unit is in the tree already
+      return written;
     }
     ++counts.units;
     counts.bytes += static_cast<int64_t>(record.pages.size());

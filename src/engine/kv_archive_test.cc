@@ -33,6 +33,7 @@ class PageRunner final : public Runner {
     return ok_status();
   }
   Status write_page(std::span<const std::byte> from, BlockId to) override {
+    if (writes_left_-- <= 0) return unavailable("no memory");
     std::copy(from.begin(), from.end(), at(to).begin());
     return ok_status();
   }
@@ -40,8 +41,11 @@ class PageRunner final : public Runner {
     return std::span(pages_).subspan(static_cast<size_t>(page.value) * kPageBytes, kPageBytes);
   }
 
+  void fail_after(int32_t writes) { writes_left_ = writes; }
+
  private:
   std::vector<std::byte> pages_;
+  int32_t writes_left_ = 1 << 30;
 };
 
 // A cache and the memory of its pages.
@@ -153,6 +157,15 @@ TEST_F(KvArchive, ASmallerPoolTakesWhatItCan) {
   ASSERT_TRUE(restored.ok());
   EXPECT_LT(restored->units, counts_.units);
   EXPECT_GT(other.found(one_, kA) + other.found(two_, kB), 0);
+  other.check();
+}
+
+// A page that is in the tree and was never written would be found as another's.
+TEST_F(KvArchive, APageThatCannotBeWrittenLeavesNothing) {
+  World other(64);
+  other.runner.fail_after(5);
+  EXPECT_FALSE(restore_kv(path_, "model", other.cache, other.runner).ok());
+  EXPECT_EQ(other.found(one_, kA) + other.found(two_, kB), 0);
   other.check();
 }
 
