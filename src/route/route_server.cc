@@ -114,7 +114,7 @@ class HttpRouteServer final : public RouteServer {
       // Who comes now waits in the queue of a socket that the next router has too.
       if (options_.listening_socket >= 0) listener_.stop();
       listener_.close_idle();
-      poll_drain();
+      wait_drained();
     });
   }
 
@@ -138,11 +138,18 @@ class HttpRouteServer final : public RouteServer {
     }
   }
 
-  void poll_drain() {
-    if (exchanges_open_ == 0 || clock_.now_seconds() >= drain_deadline_) return stop();
+  // Where another router follows, nobody would answer who has connected here and has not sent a
+  // whole request yet.
+  bool is_drained() const {
+    const bool alone = options_.listening_socket < 0 || listener_.connection_count() == 0;
+    return exchanges_open_ == 0 && alone;
+  }
+
+  void wait_drained() {
     drain_timer_.expires_after(kRouteDrainPoll);
     drain_timer_.async_wait([this](boost::system::error_code error) {
-      if (!error) poll_drain();
+      if (error) return;
+      is_drained() || clock_.now_seconds() >= drain_deadline_ ? stop() : wait_drained();
     });
   }
 

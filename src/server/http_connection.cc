@@ -17,6 +17,7 @@ constexpr size_t kInboxBytesMax = 16 << 10;   // pipelined input kept while answ
 constexpr size_t kLingerBytesMax = 16 << 20;  // input thrown away so that the answer is read
 constexpr size_t kWriteNowBytesMax = 32 << 10;
 constexpr double kLingerSeconds = 2;
+constexpr double kLateSeconds = 2;  // for a request that a drain finds on its way
 constexpr std::string_view kTooManyOfOneAddress = "too many requests of this address at a time";
 constexpr double kBodyBytesPerSecondMin = 64 << 10;
 }  // namespace
@@ -111,7 +112,7 @@ void HttpConnection::start(const IpAddress& peer) {
 
 void HttpConnection::begin() {
   socket_.send_small_packets();
-  set_deadline(context_.limits.head_seconds_max);
+  set_deadline(context_.draining() ? kLateSeconds : context_.limits.head_seconds_max);
   if (!socket_.has_tls()) return read_some();
   state_ = State::kShakingHands;
   socket_.async_handshake([self = shared_from_this()](TlsStream::Handshake result) {
@@ -146,7 +147,10 @@ bool HttpConnection::is_idle() const {
 
 void HttpConnection::close_if_idle() {
   asio::post(socket_.get_executor(), [self = shared_from_this()] {
-    if (self->is_idle()) self->close();
+    if (self->is_idle() && self->serial_ > 0) return self->close();
+    // Who has just connected has sent a request, or is about to.
+    const bool comes = self->state_ == State::kReading || self->state_ == State::kShakingHands;
+    if (comes) self->set_deadline(kLateSeconds);
   });
 }
 
