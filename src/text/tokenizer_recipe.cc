@@ -82,6 +82,10 @@ constexpr const char* kDeepSeekLlmSigns =
 // \s+$ of the original, which would look at each space of a long run in turn.
 constexpr const char* kSpacesAtEnd = "(?<![" HR_SPACE "])[" HR_SPACE "]++\\z";
 constexpr const char* kDigits = "\\p{N}+";
+constexpr const char* kBloom =
+    " ?[^(" HR_SPACE "|.,!?\u2026\u3002\uff0c\u3001\u0964\u06d4\u060c)]+";
+// Of files from before there were names.
+constexpr const char* kOldSigns = "[\\p{P}$+<=>^~|]+";
 
 #undef HR_CASED_WORDS
 #undef HR_SIGNS
@@ -105,6 +109,9 @@ constexpr PreRow kPreRows[] = {
     {"mpt", {kGpt2}},
     {"olmo", {kGpt2}},
     {"jais", {kGpt2}},
+    {"default", {kOldSigns, kGpt2, kDigits, kFalconDigits}},
+    {"bloom", {kBloom}},
+    {"gpt3-finnish", {kBloom}},
     {"falcon", {kFalconSigns, kGpt2, kFalconDigits}},
     {"smollm", {kDigit, kGpt2}},
     {"starcoder", {kDigit, kGpt2}},
@@ -130,15 +137,19 @@ constexpr PreRow kPreRows[] = {
     {"stablelm2", {kQwen2}},
     {"hunyuan", {kQwen2}},
     {"megrez", {kQwen2}},
+    {"solar-open", {kQwen2}},
     {"grok-2", {kQwen2}},
     {"qwen35", {kQwen35}},
     {"tekken", {kTekken}, true, true},
     {"gpt-4o", {kGpt4o}},
     {"llama4", {kGpt4o}},
+    {"minimax-m2", {kGpt4o}},
     {"kanana2", {kGpt4o}},
     {"bailingmoe", {kBailing}},
     {"seed-coder", {kSeedCoder}},
     {"deepseek-v3", {kThreeDigits, kDeepSeek3Kana, kDeepSeek3}},
+    {"hunyuan-dense", {kThreeDigits, kDeepSeek3Kana, kDeepSeek3}},
+    {"joyai-llm", {kThreeDigits, kDeepSeek3Kana, kDeepSeek3}},
     {"deepseek-coder", {kLineEnd, kDeepSeekCoderWord, kDeepSeekCoderSigns, kDeepSeekHan, kDigit}},
     {"deepseek-llm",
      {kLineEnd, kDeepSeekLlmWord, kDeepSeekLlmSigns, kSpacesAtEnd, kDeepSeekHan, kDigits}},
