@@ -88,7 +88,7 @@ InspectReport make_report(std::unique_ptr<ModelSource> source, int32_t context) 
   }
   if (report.weights.weights != nullptr) add_tensors(*report.weights.weights, report);
   for (const Status& problem : report.text.problems) problems.push_back(problem);
-  for (const Status& problem : check_agreement(*source, report.weights, report.text)) {
+  for (const Status& problem : make_agree(*source, report.weights, report.text)) {
     problems.push_back(problem);
   }
   const auto sampling = read_sampling_defaults(*source, "auto", "");

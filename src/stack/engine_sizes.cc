@@ -22,16 +22,23 @@ std::string format_text(const KvFormats& formats) {
   return k == v ? fmt::format("{}", k) : fmt::format("{}/{}", k, v);
 }
 
+// Rotations of these two kinds depend on the context that is served.
+std::string rotation_text(const ModelConfig& config) {
+  const bool by_context = config.rope_scaling.kind == RopeScaling::Kind::kDynamic ||
+                          config.rope_scaling.kind == RopeScaling::Kind::kLongRope;
+  return by_context ? fmt::format(" of {} tokens", config.served_length) : "";
+}
+
 // What saved keys and values depend on. Of one group as it was before there was a choice of
 // layouts.
 std::string kv_fingerprint(const LoadedModel& loaded, const KvPlan& kv, DeviceKind device,
                            const DeviceOptions& options) {
   const ModelWeights& weights = loaded.weights;
   const std::string layout = kv.groups.size() == 1 ? "1" : kv.layout();
-  const std::string text =
-      fmt::format("{} {} {} {} {} {} {} {}", loaded.name, weights.file_bytes, weights.weight_types,
-                  weights.parameter_count, format_text(kv.formats), kv.block_tokens, layout,
-                  static_cast<int>(key_layout(device)));
+  const std::string text = fmt::format(
+      "{} {} {:016x} {} {} {} {} {} {}{}", loaded.name, weights.file_bytes, weights.content,
+      weights.weight_types, weights.parameter_count, format_text(kv.formats), kv.block_tokens,
+      layout, static_cast<int>(key_layout(device)), rotation_text(weights.config));
   if (options.pipeline_parallel_size > 1) {
     return fmt::format("{} {} stages", text, options.pipeline_parallel_size);
   }
@@ -61,6 +68,7 @@ std::vector<TokenId> end_ids(const LoadedModel& loaded) {
   }
   std::sort(ids.begin(), ids.end());
   ids.erase(std::unique(ids.begin(), ids.end()), ids.end());
+  std::erase_if(ids, [&](TokenId id) { return id >= loaded.weights.config.vocab; });
   return ids;
 }
 

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <charconv>
+#include <cstring>
 #include <filesystem>
 #include <map>
 #include <utility>
@@ -9,6 +10,7 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
+#include "base/log.h"
 #include "base/mapped_file.h"
 #include "stack/hf_folder.h"
 #include "text/named_templates.h"
@@ -107,13 +109,43 @@ void read_dummy_weights(const LoadOptions& options, int32_t threads, ModelWeight
   }
 }
 
+// By some of its rows: one that was trained differs in all.
+bool is_copy_of_embedding(const WeightSource& weights) {
+  constexpr int64_t kRows = 64;
+  const auto one = weights.info("token_embd.weight"), other = weights.info("output.weight");
+  if (!one || !other || one->dtype != other->dtype || one->shape != other->shape) return true;
+  const auto embedding = weights.get("token_embd.weight"), output = weights.get("output.weight");
+  if (!embedding.ok() || !output.ok() || output->shape.rank() != 2) return true;
+  const int64_t rows = output->shape[0];
+  const auto bytes = static_cast<size_t>(output->row(1) - output->row(0));
+  bool equal = true;
+  for (int64_t i = 0; equal && i < kRows; ++i) {
+    const int64_t row = rows * i / kRows;
+    equal = std::memcmp(embedding->row(row), output->row(row), bytes) == 0;
+  }
+  weights.release(*output);
+  return equal;
+}
+
 // Without an architecture the tensors can still be listed.
 void read_file_weights(const ModelSource& source, OutputMatrix matrix, ModelWeights& model) {
   const HfTensorNames names =
       model.architecture == nullptr ? HfTensorNames() : model.architecture->hf_names();
-  auto weights = source.weights(names, model.config.tied_embeddings);
+  auto weights = source.weights(names, /*tied=*/false);
+  if (weights.ok() && model.config.tied_embeddings && (*weights)->info("output.weight")) {
+    if (is_copy_of_embedding(**weights)) {
+      weights = source.weights(names, /*tied=*/true);
+    } else {
+      log_warning(
+          "{}: the output matrix differs from the embedding, and is used: the file's "
+          "tie_word_embeddings says otherwise",
+          source.path());
+      model.config.tied_embeddings = false;
+    }
+  }
   if (!weights.ok()) return add_problem(model.problems, weights.status());
   model.weights = std::move(weights).value();
+  model.content = model.weights->content_sample();
   model.weight_types = matrix_types(*model.weights);
   model.parameter_count = element_count(*model.weights, model.config);
   model.file_bytes = model.weights->file_bytes();
@@ -297,11 +329,22 @@ Result<SamplingDefaults> read_sampling_defaults(const ModelSource& source,
   return given.over(defaults);
 }
 
-Problems check_agreement(const ModelSource& source, const ModelWeights& weights,
-                         const ModelText& text) {
+Problems make_agree(const ModelSource& source, const ModelWeights& weights, ModelText& text) {
   if (weights.architecture == nullptr || !text.vocab) return {};
   const size_t tokens = text.vocab->tokens.size();
-  if (tokens <= static_cast<size_t>(weights.config.vocab)) return {};
+  const auto rows = static_cast<size_t>(weights.config.vocab);
+  if (tokens <= rows) return {};
+  if (has_only_added_tokens_from(*text.vocab, rows)) {
+    log_warning(
+        "{}: the embedding has {} rows: the tokenizer's {} added tokens behind them are "
+        "left out",
+        source.path(), rows, tokens - rows);
+    cut_vocab(*text.vocab, rows);
+    auto tokenizer = Tokenizer::create(*text.vocab);
+    if (!tokenizer.ok()) return {tokenizer.status().with_context(source.path() + ": tokenizer")};
+    text.tokenizer = std::move(tokenizer).value();
+    return {};
+  }
   return {corrupt(fmt::format("{}: the tokenizer has {} tokens, the embedding {} rows",
                               source.path(), tokens, weights.config.vocab))};
 }

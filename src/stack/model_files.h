@@ -34,6 +34,7 @@ struct ModelWeights {
   std::string weight_types;  // of matrices, the largest share first: "Q4_1 + Q8_0"
   int64_t parameter_count = 0;
   int64_t file_bytes = 0;  // 0 for dummy weights
+  uint64_t content = 0;    // what tells the files from others; 0 likewise
   Problems problems;
 };
 
@@ -66,9 +67,9 @@ Result<SamplingDefaults> read_sampling_defaults(const ModelSource& source,
                                                 const std::string& generation_config,
                                                 const std::string& overrides);
 
-// What the two halves say of each other.
-Problems check_agreement(const ModelSource& source, const ModelWeights& weights,
-                         const ModelText& text);
+// What the two halves say of each other. Tokens that were added behind those that the embedding has
+// rows of (marks of images, padding) are taken out of the text's, with a warning.
+Problems make_agree(const ModelSource& source, const ModelWeights& weights, ModelText& text);
 
 // What holds a source's tensors against those that the architecture declares.
 Problems check_tensors(const WeightSource& weights, const Architecture& architecture,

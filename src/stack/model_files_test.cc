@@ -196,6 +196,99 @@ TEST_F(ModelFilesTest, VocabulariesThatContradictThemselves) {
             "tokenizer.ggml.model: is bool, expected a string");
 }
 
+// A copy of a tiny model, with an output matrix beside the embedding and tokens behind its rows.
+class ChangedFolder : public testing::Test {
+ protected:
+  ChangedFolder() {
+    std::filesystem::create_directories(folder_);
+    std::filesystem::copy("tests/data/models/llama/config.json", folder_ / "config.json",
+                          std::filesystem::copy_options::overwrite_existing);
+  }
+  ~ChangedFolder() override { std::filesystem::remove_all(folder_); }
+
+  // The embedding's rows come again as the output matrix, but for one number in each, if so.
+  void write_tied(bool differs) {
+    const auto original =
+        SafetensorsFile::open("tests/data/models/llama/model.safetensors").value();
+    std::vector<SafetensorsEntry> entries;
+    const SafetensorsTensor* embedding = nullptr;
+    for (const SafetensorsTensor& tensor : original->plan().tensors) {
+      if (tensor.name == "lm_head.weight") continue;
+      if (tensor.name == "model.embed_tokens.weight") embedding = &tensor;
+      entries.push_back({std::string(tensor.name), *tensor.type->dtype, tensor.shape});
+    }
+    ASSERT_NE(embedding, nullptr);
+    entries.push_back({"lm_head.weight", *embedding->type->dtype, embedding->shape});
+    const auto writer =
+        SafetensorsWriter::create((folder_ / "model.safetensors").string(), entries).value();
+    for (size_t i = 0; i + 1 < entries.size(); ++i) {
+      std::ranges::copy(original->find(entries[i].name)->bytes, writer->data(i).begin());
+    }
+    const auto head = writer->data(entries.size() - 1);
+    std::ranges::copy(embedding->bytes, head.begin());
+    const size_t row = head.size() / static_cast<size_t>(embedding->shape[0]);
+    for (size_t at = 0; differs && at < head.size(); at += row) head[at] ^= std::byte{1};
+    set("tie_word_embeddings", true);
+  }
+  void set(const std::string& key, Json value) {
+    std::ifstream file(folder_ / "config.json");
+    const std::string text{std::istreambuf_iterator<char>(file), {}};
+    Json config = parse_json(text).value();
+    config.set(key, std::move(value));
+    std::ofstream(folder_ / "config.json") << write_json(config);
+  }
+
+  const std::filesystem::path folder_ = std::filesystem::path(testing::TempDir()) / "changed_llama";
+};
+
+TEST_F(ChangedFolder, AnOutputMatrixThatDiffersFromTheEmbeddingIsRead) {
+  for (const bool differs : {false, true}) {
+    write_tied(differs);
+    const auto source = open_model_source(folder_.string()).value();
+    const ModelWeights weights = read_weights(*source);
+    ASSERT_TRUE(refusal(weights.problems).ok()) << refusal(weights.problems).message();
+    EXPECT_EQ(weights.config.tied_embeddings, !differs);
+    EXPECT_EQ(weights.weights->info("output.weight").has_value(), differs);
+  }
+}
+
+// What tells these weights from others is in the files and not in their times.
+TEST_F(ChangedFolder, WeightsAreToldApartByTheirContent) {
+  const auto content = [&](bool differs) {
+    write_tied(differs);
+    return read_weights(*open_model_source(folder_.string()).value()).content;
+  };
+  const uint64_t one = content(false), other = content(true);
+  EXPECT_NE(one, 0u);
+  EXPECT_NE(one, other);
+  EXPECT_EQ(content(false), one);
+}
+
+TEST_F(ModelFilesTest, TokensBehindTheRowsOfTheEmbeddingAreLeftOut) {
+  GgufBuilder builder = tiny_llama();
+  const auto source = open_model_source(write("tiny.gguf", builder.build())).value();
+  const ModelWeights weights = read_weights(*source);
+  ModelText text = read_text(*source);
+  Vocab& vocab = *text.vocab;
+  const size_t rows = vocab.tokens.size();
+  vocab.tokens.insert(vocab.tokens.end(), {"<image>", "<pad>"});
+  vocab.kinds.insert(vocab.kinds.end(), 2, TokenKind::kControl);
+  vocab.pad = static_cast<TokenId>(rows + 1);
+  vocab.end_ids.push_back(vocab.pad);
+  EXPECT_TRUE(make_agree(*source, weights, text).empty());
+  EXPECT_EQ(vocab.tokens.size(), rows);
+  EXPECT_EQ(vocab.kinds.size(), rows);
+  EXPECT_EQ(vocab.pad, -1);
+  EXPECT_TRUE(std::ranges::none_of(vocab.end_ids,
+                                   [&](TokenId id) { return id >= static_cast<TokenId>(rows); }));
+  EXPECT_EQ(text.tokenizer->vocab_size(), static_cast<int32_t>(rows));
+  // A word of the model's own is another matter.
+  vocab.tokens.push_back("word");
+  vocab.kinds.push_back(TokenKind::kNormal);
+  EXPECT_NE(refusal(make_agree(*source, weights, text)).message().find("265 tokens"),
+            std::string::npos);
+}
+
 // A folder of another class and other names, with a map, is the model that it is like.
 TEST_F(ModelFilesTest, AMapSaysWhatAnUnknownClassIs) {
   namespace fs = std::filesystem;

@@ -206,7 +206,7 @@ class StackLoader {
     stack_->text_ = text.get();
     HR_RETURN_IF_ERROR(status);
     HR_RETURN_IF_ERROR(refusal(stack_->text_.problems));
-    HR_RETURN_IF_ERROR(refusal(check_agreement(source, stack_->weights_, stack_->text_)));
+    HR_RETURN_IF_ERROR(refusal(make_agree(source, stack_->weights_, stack_->text_)));
     release_load_memory();
     return ok_status();
   }

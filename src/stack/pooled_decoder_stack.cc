@@ -82,7 +82,7 @@ class PooledDecoderLoad {
     HR_RETURN_IF_ERROR(refusal(stack_->text_.problems));
     if (!pairs.empty()) stack_->pair_template_ = stack_->text_.chat_template;
     HR_RETURN_IF_ERROR(load_model());
-    HR_RETURN_IF_ERROR(refusal(check_agreement(*stack_->source_, stack_->weights_, stack_->text_)));
+    HR_RETURN_IF_ERROR(refusal(make_agree(*stack_->source_, stack_->weights_, stack_->text_)));
     HR_RETURN_IF_ERROR(start_engine());
     fill_info();
     stack_->text_.vocab.reset();

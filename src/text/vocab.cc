@@ -57,6 +57,34 @@ void add_known_end_ids(Vocab& vocab) {
   vocab.end_ids.erase(std::unique(vocab.end_ids.begin(), vocab.end_ids.end()), vocab.end_ids.end());
 }
 
+bool has_only_added_tokens_from(const Vocab& vocab, size_t first) {
+  for (size_t id = first; id < vocab.tokens.size(); ++id) {
+    const TokenKind kind = vocab.kind(static_cast<TokenId>(id));
+    const bool added = kind == TokenKind::kControl || kind == TokenKind::kUserDefined ||
+                       kind == TokenKind::kUnused;
+    if (!added) return false;
+  }
+  return true;
+}
+
+void cut_vocab(Vocab& vocab, size_t count) {
+  const auto is_cut = [&](TokenId id) { return id >= 0 && static_cast<size_t>(id) >= count; };
+  vocab.tokens.resize(count);
+  if (!vocab.kinds.empty()) vocab.kinds.resize(count);
+  if (!vocab.scores.empty()) vocab.scores.resize(count);
+  std::erase_if(vocab.added, [&](const AddedToken& token) { return is_cut(token.id); });
+  std::erase_if(vocab.end_ids, is_cut);
+  for (TokenId* id : {&vocab.bos, &vocab.eos, &vocab.unk, &vocab.pad}) {
+    if (is_cut(*id)) *id = -1;
+  }
+  vocab.add_bos = vocab.add_bos && vocab.bos >= 0;
+  vocab.add_eos = vocab.add_eos && vocab.eos >= 0;
+  if (!vocab.pair) return;
+  for (const auto* ids : {&vocab.pair->front, &vocab.pair->middle, &vocab.pair->back}) {
+    if (std::any_of(ids->begin(), ids->end(), is_cut)) return vocab.pair.reset();
+  }
+}
+
 Status validate(const Vocab& vocab) {
   if (vocab.tokens.empty()) return corrupt("the vocabulary has no tokens", "tokens");
   if (vocab.tokens.size() > kTokenCountMax) {

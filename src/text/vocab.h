@@ -86,6 +86,12 @@ struct Vocab {
 // close a turn with another. Sorts end_ids and drops repeats.
 void add_known_end_ids(Vocab& vocab);
 
+// Whether all tokens from this id on were added to the model's own (marks, or no tokens at all).
+bool has_only_added_tokens_from(const Vocab& vocab, size_t first);
+
+// Leaves the first `count` tokens, and forgets the ids behind them wherever they are named.
+void cut_vocab(Vocab& vocab, size_t count);
+
 // Sizes agree and every id is inside the vocabulary.
 Status validate(const Vocab& vocab);
 

@@ -447,6 +447,9 @@ class JsonConfigReader {
         scaling.original_context > 0 ? scaling.original_context : config_.context_length;
     HR_ASSIGN_OR_RETURN(const int32_t inside, length_or(parameters, kOriginal, assumed));
     HR_ASSIGN_OR_RETURN(scaling.original_context, length_or(json_, kOriginal, inside));
+    if (scaling.kind == RopeScaling::Kind::kYarn && find_in(parameters, "factor") == nullptr) {
+      scaling.factor = double{1} * config_.context_length / std::max(1, scaling.original_context);
+    }
     if (scaling.kind == RopeScaling::Kind::kLongRope && scaling.short_factors.empty()) {
       return source_.corrupt_field("short_factor", "missing");
     }
@@ -478,6 +481,7 @@ class JsonConfigReader {
     HR_ASSIGN_OR_RETURN(const bool on, flag_or(json_, "use_sliding_window", !has_switch));
     if (!on) config_.window = 0;
     if (config_.window == 0) return ok_status();
+    if (config_.architecture == "qwen3moe") return ok_status();  // whatever layer_types says
     if (find("layer_types") != nullptr) return read_layer_types();
     return read_sliding_rule();
   }
@@ -499,11 +503,15 @@ class JsonConfigReader {
     return ok_status();
   }
 
-  // Files without layer_types: every layer from max_window_layers on, or all but each n-th.
+  // Files without layer_types: every layer from max_window_layers on (of Qwen2's mixtures each
+  // second one before it), or all but each n-th.
   Status read_sliding_rule() {
     if (config_.architecture.starts_with("qwen") || find("max_window_layers") != nullptr) {
       HR_ASSIGN_OR_RETURN(const int32_t first, length_or(json_, "max_window_layers", 28));
-      for (int32_t i = 0; i < config_.layers; ++i) config_.sliding_layers.push_back(i >= first);
+      const bool before = config_.architecture == "qwen2moe";
+      for (int32_t i = 0; i < config_.layers; ++i) {
+        config_.sliding_layers.push_back(before ? i < first && i % 2 == 0 : i >= first);
+      }
       return ok_status();
     }
     for (const std::string_view name : {"sliding_window_pattern", "_sliding_window_pattern"}) {

@@ -249,6 +249,13 @@ TEST(HuggingFaceConfig, RopeScalingsInBothSpellings) {
     "factor": 8.0, "low_freq_factor": 1.0, "high_freq_factor": 4.0})")));
   EXPECT_EQ(llama3.rope_scaling.kind, Kind::kLlama3);
   EXPECT_EQ(llama3.rope_scaling.original_context, 4096);
+  const std::string_view growth = R"({"rope_type": "yarn", "factor": null,
+    "original_max_position_embeddings": 128})";
+  EXPECT_EQ(read(sizes_of("LlamaForCausalLM")
+                     .set("max_position_embeddings", 1024)
+                     .set("rope_scaling", json(growth)))
+                .rope_scaling.factor,
+            8);
 }
 
 TEST(HuggingFaceConfig, WindowsAndTheirSwitches) {
@@ -266,6 +273,15 @@ TEST(HuggingFaceConfig, WindowsAndTheirSwitches) {
                .set("layer_types", json(R"(["sliding_attention", "full_attention",
                                             "full_attention", "sliding_attention"])")));
   EXPECT_EQ(typed.sliding_layers, (std::vector<bool>{true, false, false, true}));
+  const auto of_mixture = [](const char* name) {
+    return read(sizes_of(name)
+                    .set("sliding_window", 32)
+                    .set("use_sliding_window", true)
+                    .set("max_window_layers", 3))
+        .sliding_layers;
+  };
+  EXPECT_EQ(of_mixture("Qwen2MoeForCausalLM"), (std::vector<bool>{true, false, true, false}));
+  EXPECT_EQ(of_mixture("Qwen3MoeForCausalLM"), std::vector<bool>());
   const Status chunked =
       from_json(sizes_of("MistralForCausalLM")
                     .set("layer_types", json(R"(["chunked_attention", "full_attention",

@@ -190,13 +190,18 @@ constexpr auto kCohereFields = std::to_array<ConfigField>({
     {&ModelConfig::logit_divisor, "logit_scale", "logit_scale", 1e-9, kScaleMax},
 });
 constexpr auto kOlmoFields = std::to_array<ConfigField>({layer_norm_eps("")});
-constexpr auto kSoftCapFields = std::to_array<ConfigField>({
-    kRmsEps,
-    {&ModelConfig::attention_soft_cap, "attn_logit_softcapping", "attn_logit_softcapping", 0,
-     kScaleMax, kNullable},
-    {&ModelConfig::logit_soft_cap, "final_logit_softcapping", "final_logit_softcapping", 0,
-     kScaleMax, kNullable},
-});
+constexpr ConfigField kLogitCap = {&ModelConfig::logit_soft_cap,
+                                   "final_logit_softcapping",
+                                   "final_logit_softcapping",
+                                   0,
+                                   kScaleMax,
+                                   kNullable};
+constexpr auto kGemma3Fields = std::to_array<ConfigField>({kRmsEps, kLogitCap});
+constexpr auto kSoftCapFields =
+    std::to_array<ConfigField>({kRmsEps,
+                                kLogitCap,
+                                {&ModelConfig::attention_soft_cap, "attn_logit_softcapping",
+                                 "attn_logit_softcapping", 0, kScaleMax, kNullable}});
 constexpr auto kGraniteFields = std::to_array<ConfigField>({
     kRmsEps,
     {&ModelConfig::attention_scale, "attention.scale", "attention_multiplier", 1e-9, kScaleMax},
@@ -593,7 +598,7 @@ constexpr auto kFamilies = std::to_array<ModelFamily>({
     {"qwen3", kQwen3Classes, kSilu, !kInterleaved, kRmsFields, qwen3_defaults},
     {"gemma", kGemmaClasses, kGemmaGelu, !kInterleaved, kRmsFields, gemma_defaults},
     {"gemma2", kGemma2Classes, kGemmaGelu, !kInterleaved, kSoftCapFields, gemma2_defaults},
-    {"gemma3", kGemma3Classes, kGemmaGelu, !kInterleaved, kSoftCapFields, gemma3_defaults},
+    {"gemma3", kGemma3Classes, kGemmaGelu, !kInterleaved, kGemma3Fields, gemma3_defaults},
     {"gemma3n", kGemma3nClasses, kGemmaTanhGelu, !kInterleaved, kGemma3nFields, gemma3n_defaults},
     {"gemma4", kGemma4Classes, kGemmaTanhGelu, !kInterleaved, kGemma4Fields, gemma4_defaults},
     {"phi3", kPhi3Classes, kSilu, !kInterleaved, kRmsFields, phi3_defaults},

@@ -11,6 +11,7 @@
 
 #include "tensor/quantised_row.h"
 #include "weights/hub_experts.h"
+#include "weights/packed_cache.h"
 #include "weights/safetensors_index.h"
 
 namespace headrace {
@@ -635,6 +636,12 @@ int64_t SafetensorsWeightSource::file_bytes() const {
   size_t bytes = 0;
   for (const auto& file : files_) bytes += file->bytes().size();
   return static_cast<int64_t>(bytes);
+}
+
+uint64_t SafetensorsWeightSource::content_sample() const {
+  std::vector<std::string> paths;
+  for (const auto& file : files_) paths.push_back(file->name());
+  return files_sample(paths);
 }
 
 }  // namespace headrace

@@ -65,6 +65,7 @@ class SafetensorsWeightSource final : public WeightSource {
 
   const std::vector<std::shared_ptr<const SafetensorsFile>>& files() const { return files_; }
   int64_t file_bytes() const override;
+  uint64_t content_sample() const override;
 
  private:
   enum class Half { kNone, kFirst, kSecond, kEven, kOdd };  // of rows; of a vector, by turns

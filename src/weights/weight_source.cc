@@ -5,6 +5,7 @@
 #include <fmt/format.h>
 
 #include "weights/mxfp4.h"
+#include "weights/packed_cache.h"
 
 namespace headrace {
 
@@ -39,6 +40,8 @@ bool is_of_shape(const Shape& tensor, const Shape& wanted) {
   if (wanted.rank() == 1 && tensor.rank() == 2 && tensor[0] * tensor[1] == wanted[0]) return true;
   return is_one_row_of(wanted, tensor);
 }
+
+uint64_t GgufWeightSource::content_sample() const { return files_sample(file_->paths()); }
 
 Result<ConstTensorView> WeightSource::get(std::string_view name, const Shape& shape) const {
   HR_ASSIGN_OR_RETURN(const ConstTensorView view, get(name));

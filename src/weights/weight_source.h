@@ -67,6 +67,8 @@ class WeightSource {
   virtual std::vector<std::string> paths() const { return {}; }
   // Of all files behind it; 0 where there are none.
   virtual int64_t file_bytes() const { return 0; }
+  // What tells the files' content from others' (files_sample()); 0 where there are none.
+  virtual uint64_t content_sample() const { return 0; }
 
   // get(), and an error that names both shapes unless the tensor has `shape`.
   Result<ConstTensorView> get(std::string_view name, const Shape& shape) const;
@@ -95,6 +97,7 @@ class GgufWeightSource final : public WeightSource {
   std::string_view description() const override { return file_->name(); }
   std::vector<std::string> paths() const override { return file_->paths(); }
   int64_t file_bytes() const override { return static_cast<int64_t>(file_->file_bytes()); }
+  uint64_t content_sample() const override;
   const GgufFile& file() const { return *file_; }
 
  private:
