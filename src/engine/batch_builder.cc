@@ -1,6 +1,7 @@
 #include "engine/batch_builder.h"
 
 #include <algorithm>
+#include <bit>
 #include <numeric>
 #include <utility>
 
@@ -56,6 +57,17 @@ ForwardBatch BatchBuilder::build(const StepPlan& plan, const SlotTable& slots,
   return built;
 }
 
+namespace {
+
+// Of the run's first token.
+int32_t first_position(const TokenRun& run) {
+  if (run.paths.empty()) return run.first;
+  return run.first + 1 - static_cast<int32_t>(run.paths.size()) + std::popcount(run.paths.back()) -
+         1;
+}
+
+}  // namespace
+
 ForwardBatch BatchBuilder::build(std::span<const TokenRun> runs, const SlotTable& slots) {
   size_t rows = 0;
   for (const TokenRun& run : runs) rows += run.tokens.size();
@@ -65,9 +77,14 @@ ForwardBatch BatchBuilder::build(std::span<const TokenRun> runs, const SlotTable
     const Place place{.slot = run.slot, .first = run.first, .count = count};
     set_slots(place, slots);
     add_sequences(place, Attending::kTogether, slots);
+    const int32_t position = first_position(run);
+    if (!run.paths.empty()) {
+      CHECK(count == 1);
+      add_paths(run.paths.data(), static_cast<int32_t>(run.paths.size()));
+    }
     for (int32_t k = 0; k < count; ++k) {
       tokens_.push_back(run.tokens[static_cast<size_t>(k)]);
-      positions_.push_back(place.first + k);
+      positions_.push_back(position + k);
     }
   }
   fill_groups(slots.group_stride());
@@ -200,9 +217,14 @@ void BatchBuilder::add_sequence(const Place& place, int32_t row_first, const Slo
 void BatchBuilder::add_tree(const TokenTree& tree) {
   const uint64_t* const paths = paths_.data() + paths_.size();
   for (int32_t i = 0; i < tree.size(); ++i) paths_.push_back(tree.path(i));
+  add_paths(paths, tree.size());
+}
+
+// To the sequence that was added last.
+void BatchBuilder::add_paths(const uint64_t* paths, int32_t tree_rows) {
   for (auto& sequences_of_kind : sequences_) {
     sequences_of_kind.back().paths = paths;
-    sequences_of_kind.back().tree_rows = tree.size();
+    sequences_of_kind.back().tree_rows = tree_rows;
   }
 }
 

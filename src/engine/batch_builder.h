@@ -28,6 +28,7 @@ struct LogitRow {
   int32_t ahead = 0;
   TokenId proposed = -1;
   int32_t behind = -1;
+  int32_t alternatives = 0;  // of a draft's row: so many of its likeliest tokens are told
 };
 
 // Tokens of a sequence, the first of them at position `first`.
@@ -35,6 +36,9 @@ struct TokenRun {
   SlotId slot;
   int32_t first = 0;
   TokenSpan tokens;
+  // CPU. Of one token that is the last of a tree of proposals: the paths of all of it, as
+  // AttentionSequence has them; `first` is its place. Empty: its place is its position.
+  std::span<const uint64_t> paths = {};
 };
 
 class BatchBuilder {
@@ -72,6 +76,7 @@ class BatchBuilder {
   void add_sequences(const Place& place, Attending attending, const SlotTable& tables);
   void add_sequence(const Place& place, int32_t row_first, const SlotTable& tables);
   void add_tree(const TokenTree& tree);
+  void add_paths(const uint64_t* paths, int32_t tree_rows);
   void fill_groups(int32_t group_stride);
   void add_adapter_rows(const Slot& slot, int32_t row_first, int32_t count);
   ForwardBatch batch() const;

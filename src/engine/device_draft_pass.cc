@@ -165,7 +165,10 @@ std::span<const SampleResult> DeviceDraftPass::run(std::span<const DraftRun> run
 StepInput DeviceDraftPass::write(std::span<const DraftRun> runs, std::span<const LogitRow> rows,
                                  const SlotTable& slots, size_t padded) {
   runs_.clear();
-  for (const DraftRun& run : runs) runs_.push_back(run.tokens);
+  for (const DraftRun& run : runs) {
+    CHECK_MSG(run.tokens.paths.empty(), "attention on a GPU takes no trees");
+    runs_.push_back(run.tokens);
+  }
   const ForwardBatch batch = builder_.build(runs_, slots);
   for (DeviceSampleRow& row : sample_rows_) {
     row.logprobs = row.temperature == 0 ? 0 : -1;

@@ -71,16 +71,16 @@ const StepPlan& Drafter::propose(const StepPlan& plan, const SlotTable& slots) {
                            .sequence = work.sequence,
                            .slot = work.slot,
                            .known = slots[work.slot].length(),
-                           .most = work.drafted});
+                           .tree = tree_of(work, slots[work.slot])});
   }
   if (step.drafts.empty()) return plan;
   const auto start = std::chrono::steady_clock::now();
   draft(step.drafts, slots);
   drafted_ = {.step = plan.step, .work = plan.work, .token_count = plan.token_count};
-  for (const Draft& draft : step.drafts) {
+  for (Draft& draft : step.drafts) {
     Work& work = drafted_.work[draft.work];
-    const auto left_out = work.drafted - static_cast<int32_t>(draft.tokens.size());
-    work.proposed.tokens = draft.tokens;
+    work.proposed = draft.tree.propose();
+    const int32_t left_out = work.drafted - work.proposed.size();
     work.drafted = 0;
     work.count -= left_out;
     drafted_.token_count -= left_out;
@@ -91,18 +91,45 @@ const StepPlan& Drafter::propose(const StepPlan& plan, const SlotTable& slots) {
   return drafted_;
 }
 
-// Behind an end nothing follows. What a greedy answer gets is sure to the draft's own probability;
-// what is drawn may be right however seldom it comes.
-void Drafter::add(Draft& draft, const SampleResult& chosen, const SlotTable& slots) const {
-  draft.going = !chosen.fault;
+// What a greedy answer gets is sure to the draft's own probability; what is drawn may be right
+// however seldom it comes.
+DraftTree Drafter::tree_of(const Work& work, const Slot& slot) const {
+  DraftForm form = work.form;
+  if (form.is_chain()) form = {.depth = work.drafted};
+  const bool greedy = slot.request->sampling.temperature == 0;
+  return {std::move(form), work.drafted, greedy ? options_.draft_chance_min : 0};
+}
+
+LogitRow Drafter::row_behind(const Draft& draft, int32_t before, int32_t hidden_row) const {
+  const int32_t wanted = draft.tree.wanted(before);
+  return {.hidden_row = hidden_row,
+          .sequence = draft.sequence,
+          .slot = draft.slot,
+          .samples = true,
+          .ahead = before < 0 ? 0 : draft.tree.depth(before) + 1,
+          .alternatives = wanted > 1 ? wanted : 0};
+}
+
+// First what was chosen, as the model would choose, then what is likeliest beside it. Of a drawn
+// answer the model draws with the same random number, so that the first is right more often than
+// its probability says; what is left is the others', by theirs.
+void Drafter::add(Draft& draft, int32_t before, const SampleResult& chosen,
+                  const SlotTable& slots) const {
   if (chosen.fault) return;
-  draft.tokens.push_back(chosen.token);
-  const SamplingParams& sampling = slots[draft.slot].request->sampling;
-  if (sampling.temperature == 0) draft.chance *= std::exp(chosen.logprob);
-  const std::vector<TokenId>& ends = options_.end_ids;
-  const bool is_end = std::find(ends.begin(), ends.end(), chosen.token) != ends.end();
-  draft.going =
-      std::ssize(draft.tokens) < draft.most && draft.chance >= options_.draft_chance_min && !is_end;
+  const double own = std::exp(chosen.logprob);
+  const bool greedy = slots[draft.slot].request->sampling.temperature == 0;
+  const double of_others = greedy ? 1 : (1 - drawn_right_) / std::max(1 - own, 1e-6);
+  std::vector<DraftTree::Candidate> candidates;
+  const auto add_candidate = [&](TokenId token, double chance) {
+    const bool ends = std::ranges::find(options_.end_ids, token) != options_.end_ids.end();
+    candidates.push_back({.token = token, .chance = std::min(chance, 1.0), .ends = ends});
+  };
+  add_candidate(chosen.token, greedy ? own : drawn_right_);
+  for (const TokenLogprob& other : chosen.top) {
+    if (other.token == chosen.token || !std::isfinite(other.logprob)) continue;
+    add_candidate(other.token, of_others * std::exp(other.logprob));
+  }
+  draft.tree.add(before, candidates);
 }
 
 void Drafter::settle(const SlotTable& slots, StepResult& result) {
@@ -115,17 +142,29 @@ void Drafter::settle(const SlotTable& slots, StepResult& result) {
     while (at < result.rows.size() && result.rows[at].sequence != draft.sequence) ++at;
     CHECK(at < result.rows.size());
     StepResult::Row& row = result.rows[at];
-    row.drafted = static_cast<int32_t>(draft.tokens.size());
-    const int32_t accepted = static_cast<int32_t>(row.accepted.size()) - 1;
-    if (draft.tokens.empty()) continue;
-    settled(slots, draft, accepted);
-    count(row.drafted, accepted);
+    row.drafted = draft.tree.proposed();
+    if (row.drafted.empty() || row.accepted.empty()) continue;
+    const std::vector<TokenId> right(row.accepted.begin(), row.accepted.end() - 1);
+    settled(slots, draft, right);
+    count(draft, right, slots[draft.slot].request->sampling.temperature != 0);
   }
 }
 
-void Drafter::count(int32_t proposed, int32_t right) {
-  tried_ += std::min(proposed, right + 1);
-  right_ += right;
+void Drafter::count(const Draft& draft, std::span<const TokenId> right, bool drawn) {
+  constexpr double kLearning = 1.0 / 64;
+  const TokenTree& proposed = draft.tree.proposed();
+  int32_t last = TokenTree::kBeforeAll;
+  const auto learn = [&](bool first_is_right) {
+    if (drawn) drawn_right_ += kLearning * ((first_is_right ? 1.0 : 0.0) - drawn_right_);
+  };
+  for (const TokenId token : right) {
+    last = proposed.child(last, token);
+    learn(draft.tree.is_first(last));
+  }
+  const bool one_was_wrong = proposed.goes_on(last);
+  if (one_was_wrong) learn(false);
+  tried_ += std::ssize(right) + (one_was_wrong ? 1 : 0);
+  right_ += std::ssize(right);
   if (told_ || tried_ < kTriedEnough) return;
   told_ = true;
   if (static_cast<double>(right_) >= kMostlyWrong * static_cast<double>(tried_)) return;

@@ -15,6 +15,7 @@
 #include "engine/batch_builder.h"
 #include "engine/draft_features.h"
 #include "engine/draft_pass.h"
+#include "engine/draft_tree.h"
 #include "engine/kv_storage.h"
 #include "engine/model_runner.h"
 #include "engine/slot_table.h"
@@ -54,26 +55,29 @@ class Drafter {
     SequenceId sequence;
     SlotId slot;
     int32_t known = 0;  // tokens of its sequence
-    int32_t most = 0;
-    std::vector<TokenId> tokens{};
-    int32_t passes = 0;
-    double chance = 1;  // that all its tokens are right
-    bool going = false;
+    DraftTree tree;
+    // The tokens of it that go on: what may follow them is asked. First of all what is known does.
+    std::span<const int32_t> going{};
+    bool begun = false;  // the draft has come to the last known token
   };
   explicit Drafter(const ModelRunnerOptions& options) : options_(options) {}
 
   virtual OpContext context() = 0;
 
-  // Of all works that are to be drafted, none of which is `going`: makes their tokens.
+  // Of all works that are to be drafted, none of which has begun: makes their trees.
   virtual void draft(std::span<Draft> drafts, const SlotTable& slots) = 0;
   virtual void begin_step(const StepPlan& /*plan*/) {}
   // What draft() took, on the device's clock; none on a CPU.
   virtual std::optional<double> device_seconds() { return {}; }
-  // The first `right` tokens of the draft were.
-  virtual void settled(const SlotTable& /*slots*/, const Draft& /*draft*/, int32_t /*right*/) {}
+  // These tokens of the draft were right, of which the model's part of the pages holds those of a
+  // chain.
+  virtual void settled(const SlotTable& /*slots*/, const Draft& /*draft*/,
+                       std::span<const TokenId> /*right*/) {}
 
-  // The draft gets the token that was chosen for it.
-  void add(Draft& draft, const SampleResult& chosen, const SlotTable& slots) const;
+  // A row that asks what follows a token of the draft (kBeforeAll: what is known).
+  LogitRow row_behind(const Draft& draft, int32_t before, int32_t hidden_row) const;
+  // The draft gets what was chosen for this row.
+  void add(Draft& draft, int32_t before, const SampleResult& chosen, const SlotTable& slots) const;
 
   const ModelRunnerOptions options_;
   StepResult::Drafting drafting_;  // of the step that is being drafted
@@ -83,11 +87,14 @@ class Drafter {
     std::vector<Draft> drafts;
     StepResult::Drafting drafting;
   };
-  void count(int32_t proposed, int32_t right);
+  DraftTree tree_of(const Work& work, const Slot& slot) const;
+  void count(const Draft& draft, std::span<const TokenId> right, bool drawn);
 
   StepPlan drafted_;
   std::deque<DraftedStep> unsettled_;
   int64_t tried_ = 0, right_ = 0;
+  // Of tokens that were drawn for drawn answers, the share that was right lately.
+  double drawn_right_ = 0.5;
   bool told_ = false;  // that it is mostly wrong
 };
 

@@ -86,27 +86,36 @@ void MedusaDrafter::draft(std::span<Draft> drafts, const SlotTable& slots) {
     for (Draft& draft : drafts) {
       if (draft.known <= 1) continue;
       const int32_t of_draft = row++;
-      if (!draft.going) continue;
+      if (!draft.begun) continue;
+      if (head_ > 0 && draft.going.empty()) continue;
       going.push_back(&draft);
-      rows.push_back({.hidden_row = of_draft,
-                      .sequence = draft.sequence,
-                      .slot = draft.slot,
-                      .samples = true,
-                      .ahead = head_});
+      rows.push_back(row_of(draft, of_draft));
     }
     if (rows.empty()) return;
     choose(going, rows, slots);
     ++drafting_.passes;
     drafting_.rows += static_cast<int32_t>(rows.size());
+    for (Draft* const draft : going) draft->going = draft->tree.go_on();
   }
+}
+
+// Behind whichever token of its last depth has most.
+LogitRow MedusaDrafter::row_of(const Draft& draft, int32_t hidden_row) const {
+  LogitRow row = row_behind(draft, TokenTree::kBeforeAll, hidden_row);
+  if (head_ == 0) return row;
+  row = row_behind(draft, draft.going.front(), hidden_row);
+  for (const int32_t before : draft.going) {
+    row.alternatives = std::max(row.alternatives, row_behind(draft, before, 0).alternatives);
+  }
+  return row;
 }
 
 // Of the last token but one, where there is one.
 void MedusaDrafter::load_rows(std::span<Draft> drafts, const SlotTable& slots) {
   std::vector<TokenRun> runs;
   for (Draft& draft : drafts) {
-    draft.going = draft.known > 1;
-    if (!draft.going) continue;
+    draft.begun = draft.known > 1;
+    if (!draft.begun) continue;
     const auto place = static_cast<size_t>(draft.known - 2);
     runs.push_back({.slot = draft.slot,
                     .first = draft.known - 2,
@@ -124,7 +133,11 @@ void MedusaDrafter::choose(std::span<Draft*> drafts, std::span<const LogitRow> r
     OpContext op = context();
     const Workspace::Mark mark(op.workspace);
     const auto chosen = chooser_.choose(op, part, logits(part), slots);
-    for (size_t i = 0; i < part.size(); ++i) add(*drafts[first + i], chosen[i], slots);
+    for (size_t i = 0; i < part.size(); ++i) {
+      Draft& draft = *drafts[first + i];
+      if (head_ == 0) add(draft, TokenTree::kBeforeAll, chosen[i], slots);
+      for (const int32_t before : draft.going) add(draft, before, chosen[i], slots);
+    }
   }
 }
 

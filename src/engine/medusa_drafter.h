@@ -1,6 +1,7 @@
-// MedusaDrafter: the top token of each of a model's Medusa heads, as a chain. They all read the
-// hidden row of the last token but one, which the step before has computed: what the model's own
-// head said of it is known. No head sees what another proposes.
+// MedusaDrafter: the top token of each of a model's Medusa heads, as a chain, or several of each,
+// as a tree. They all read the hidden row of the last token but one, which the step before has
+// computed: what the model's own head said of it is known. No head sees what another proposes, so
+// that behind each token of a tree stand the same.
 #pragma once
 
 #include <memory>
@@ -30,6 +31,7 @@ class MedusaDrafter final : public Drafter {
   void draft(std::span<Draft> drafts, const SlotTable& slots) override;
   void load_rows(std::span<Draft> drafts, const SlotTable& slots);
   void choose(std::span<Draft*> drafts, std::span<const LogitRow> rows, const SlotTable& slots);
+  LogitRow row_of(const Draft& draft, int32_t hidden_row) const;
   TensorView logits(std::span<const LogitRow> rows);
   OpContext context() override { return {device_, *stream_, workspace_, mesh_, options_.hooks}; }
   const MedusaHeads& heads() const { return *options_.draft_head->medusa; }

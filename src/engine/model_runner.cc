@@ -177,8 +177,8 @@ void ModelRunner::submit_sample(Ticket ticket) {
     first += count;
   }
   move_accepted(cut_rejected(rows, acceptance_, result_));
-  if (options_.poison_kv) poison_rejected(rows);
   if (drafter_ != nullptr) drafter_->settle(slots_, result_);
+  if (options_.poison_kv) poison_rejected(rows);
   append_accepted(rows, result_, slots_);
   note_ended_forms(rows, options_.end_ids, slots_, result_);
   for (const auto& rank : ranks_) rank->end_step();
@@ -194,11 +194,14 @@ void ModelRunner::sample_chunk(std::span<const LogitRow> rows) {
   });
 }
 
+// A draft's layers are its drafter's to move: there tokens lie where they were computed.
 void ModelRunner::move_accepted(std::span<const PathMove> moves) {
   for (const PathMove& move : moves) {
     const int32_t known = slots_[move.slot].length();
+    const TokenMove tokens{.slot = move.slot, .from = known + move.from, .to = known + move.to};
     for (const auto& rank : ranks_) {
-      move_token(rank->storage(), slots_, move.slot, known + move.from, known + move.to);
+      move_token(rank->storage(), slots_, tokens, {0, model_.spec().layer_count});
+      if (features() != nullptr) move_token(rank->storage(), slots_, tokens, features()->layers());
     }
   }
 }

@@ -92,19 +92,19 @@ std::span<const SampleResult> Sampler::propose(OpContext& context, std::span<con
     allowed_.emplace_back();
     parameters_.push_back(parameters(row, slots));
     keep_below(logits.columns(), parameters_.back());
+    parameters_.back().logprobs = row.alternatives;
   }
   sample(context, {.logits = logits, .rows = parameters_, .results = results_});
   return results_;
 }
 
-// Of ids that a draft has no logits of nothing is said; of its token the log-probability alone.
+// Of ids that a draft has no logits of nothing is said.
 void Sampler::keep_below(int64_t vocabulary, SampleRow& row) {
   std::erase_if(banned_.back(), [&](TokenId token) { return token >= vocabulary; });
   row.banned = banned_.back();
   biases_.emplace_back(row.logit_bias.begin(), row.logit_bias.end());
   std::erase_if(biases_.back(), [&](const auto& bias) { return bias.first >= vocabulary; });
   row.logit_bias = biases_.back();
-  row.logprobs = 0;
 }
 
 // False: its form leaves nothing to choose. The rows of a sequence come one behind the other.

@@ -23,7 +23,7 @@ class Sampler {
   void run(OpContext& context, std::span<const LogitRow> rows, ConstTensorView logits,
            const SlotTable& slots, StepResult& result);
   // Of a draft model, whose vocabulary may end before the slots' does: tokens that may follow, with
-  // their log-probabilities; until the next call.
+  // their log-probabilities and LogitRow::alternatives; until the next call.
   std::span<const SampleResult> propose(OpContext& context, std::span<const LogitRow> rows,
                                         ConstTensorView logits, const SlotTable& slots);
 

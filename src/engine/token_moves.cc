@@ -26,22 +26,22 @@ void move_head(const KvHeadView& from, int64_t from_token, const KvHeadView& to,
 
 }  // namespace
 
-void move_token(const KvStorage& storage, const SlotTable& slots, SlotId slot, int32_t from,
-                int32_t to) {
+void move_token(const KvStorage& storage, const SlotTable& slots, const TokenMove& move,
+                LayerRange layers) {
   const KvPlan& plan = storage.plan();
   const int32_t block_tokens = plan.block_tokens;
-  for (size_t layer = 0; layer < storage.layers().size(); ++layer) {
+  for (auto layer = static_cast<size_t>(layers.first); layer < static_cast<size_t>(layers.last);
+       ++layer) {
     const KvLayerView& kv = storage.layers()[layer];
-    const auto table = slots.block_table(slot, plan.layer_group[layer]);
-    const int32_t from_page = table[static_cast<size_t>(from / block_tokens)];
-    const int32_t to_page = table[static_cast<size_t>(to / block_tokens)];
+    const auto table = slots.block_table(move.slot, plan.layer_group[layer]);
+    const int32_t from_page = table[static_cast<size_t>(move.from / block_tokens)];
+    const int32_t to_page = table[static_cast<size_t>(move.to / block_tokens)];
     CHECK(from_page >= 0 && to_page >= 0);
+    const int32_t from = move.from % block_tokens, to = move.to % block_tokens;
     for (int32_t head = 0; head < kv.kv_heads; ++head) {
-      move_head(k_head(kv, from_page, head), from % block_tokens, k_head(kv, to_page, head),
-                to % block_tokens);
+      move_head(k_head(kv, from_page, head), from, k_head(kv, to_page, head), to);
       if (kv.v_aliases_k) continue;
-      move_head(v_head(kv, from_page, head), from % block_tokens, v_head(kv, to_page, head),
-                to % block_tokens);
+      move_head(v_head(kv, from_page, head), from, v_head(kv, to_page, head), to);
     }
   }
 }

@@ -7,9 +7,12 @@
 
 namespace headrace {
 
-// Token `from` of a slot's sequence to the place of token `to`, in all layers. Both have pages.
-// Numbers and scales are moved as they are kept.
-void move_token(const KvStorage& storage, const SlotTable& slots, SlotId slot, int32_t from,
-                int32_t to);
+struct TokenMove {
+  SlotId slot;
+  int32_t from = 0, to = 0;  // tokens of its sequence; both have pages
+};
+// In these layers of the storage. Numbers and scales are moved as they are kept.
+void move_token(const KvStorage& storage, const SlotTable& slots, const TokenMove& move,
+                LayerRange layers);
 
 }  // namespace headrace

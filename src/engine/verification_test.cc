@@ -272,7 +272,8 @@ TEST_F(VerificationOfTreesInPages, AnAcceptedTokenIsMovedAsItIsKept) {
   std::byte* const pool = storage_->pool();
   for (size_t i = 0; i < bytes; ++i) pool[i] = static_cast<std::byte>(mix64(i));
   const std::vector<std::byte> before(pool, pool + bytes);
-  move_token(*storage_, *slots_, SlotId(2), 17, 15);
+  move_token(*storage_, *slots_, {.slot = SlotId(2), .from = 17, .to = 15},
+             {0, static_cast<int32_t>(storage_->layers().size())});
   size_t changed = 0, kept = 0;
   for (size_t i = 0; i < bytes; ++i) changed += pool[i] != before[i] ? 1 : 0;
   for (const KvLayerView& kv : storage_->layers()) {

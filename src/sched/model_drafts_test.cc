@@ -38,6 +38,10 @@ struct World {
   int32_t streams = 1, requests = 12, prompt = 200, answer = 250;
   double base = 0.022, row = 0.003, prompt_token = 0.004;  // of the model's steps
   double pass = 0.008, draft_row = 0.0015;                 // of the draft's passes
+  // Of heads: where trees may be so wide, their second token is right so often where the first is
+  // not, and their third where neither is.
+  int32_t width = 1;
+  double second = 0, third = 0;
 
   double step_seconds(double rows) const { return base + row * rows; }
   // Tokens a second of one stream that always drafts `depth`, prompts left out.
@@ -63,6 +67,9 @@ Outcome run(const World& world, bool drafts) {
   options.enable_prefix_caching = false;
   options.clock = &clock;
   if (drafts) options.proposals = {.method = ProposalMethod::kDraftModel};
+  if (drafts && world.width > 1) {
+    options.proposals = {.method = ProposalMethod::kMedusa, .tree_width = world.width};
+  }
   const auto scheduler = Scheduler::create(options).value();
   Rng rng(3);
   std::map<SequenceId, int32_t> drafted;  // tokens that the draft has computed
@@ -85,17 +92,30 @@ Outcome run(const World& world, bool drafts) {
       if (!work.samples) continue;
       StepResult::Row& row = result.rows.emplace_back();
       row.sequence = work.sequence;
-      row.drafted = work.drafted;
+      row.drafted.tokens.assign(static_cast<size_t>(work.drafted), 0);
+      if (!work.form.is_chain()) row.drafted = work.form.ranks;
       row.accepted.push_back(1);
       if (work.drafted == 0) continue;
       const int32_t known = work.first + 1;
-      result.drafting.passes = std::max(result.drafting.passes, work.drafted);
+      const int32_t passes = work.form.is_chain() ? work.drafted : work.form.depth;
+      result.drafting.passes = std::max(result.drafting.passes, passes);
       result.drafting.rows += known - drafted[work.sequence] + work.drafted - 1;
-      int32_t accepted = 0;
-      while (accepted < work.drafted && rng.uniform() < world.right) ++accepted;
-      for (int32_t i = 0; i < accepted; ++i) row.accepted.push_back(1);
+      row.accepted.clear();
+      int32_t accepted = 0, last = TokenTree::kBeforeAll;
+      while (row.drafted.goes_on(last)) {
+        const TokenId rank = rng.uniform() < world.right                       ? 0
+                             : world.width > 1 && rng.uniform() < world.second ? 1
+                             : world.width > 1 && rng.uniform() < world.third  ? 2
+                                                                               : 99;
+        last = row.drafted.child(last, rank);
+        if (last == TokenTree::kBeforeAll) break;
+        row.accepted.push_back(row.drafted.token(last));
+        ++accepted;
+      }
+      row.accepted.push_back(1);
       drafted[work.sequence] = known + std::min(accepted, work.drafted - 1);
     }
+    if (world.width > 1) result.drafting.rows = result.drafting.passes;
     result.drafting.seconds =
         result.drafting.passes * world.pass + result.drafting.rows * world.draft_row;
     const double seconds = world.step_seconds(rows) + world.prompt_token * prompt_tokens;
@@ -129,6 +149,28 @@ TEST(ModelDrafts, ARightDraftIsUsedToTheDepthThatPays) {
   }
   EXPECT_GE(speedup({.right = 0.9, .requests = 20, .prompt = 20}), 1.25);
   EXPECT_GE(speedup({.right = 0.6, .requests = 20, .prompt = 20}), 0.99);  // 1.07 at best
+}
+
+// Where second tokens are often right and rows cost little, trees bring more than chains; where
+// they cost much, or second tokens are as good as never right, chains are what is chosen.
+TEST(ModelDrafts, TreesAreGrownWhereTheyPay) {
+  World world{.right = 0.6, .requests = 20, .prompt = 1, .row = 0.0006, .pass = 0.0005};
+  const auto ratio = [&] {
+    World chains = world;
+    chains.width = 1;
+    return run(chains, true).seconds / run(world, true).seconds;
+  };
+  world.width = 3, world.second = 0.5, world.third = 0.3;
+  EXPECT_GT(ratio(), 1.1);
+  world.right = 0.3;
+  EXPECT_GT(ratio(), 1.1);
+  world.row = 0.012;
+  EXPECT_GT(ratio(), 0.97);
+  world.right = 0.8, world.row = 0.002, world.second = world.third = 0;
+  EXPECT_GT(ratio(), 0.97);
+  for (const int32_t streams : {1, 4, 16}) {
+    EXPECT_GT(speedup({.right = 0.1, .streams = streams, .requests = 40, .width = 3}), 0.97);
+  }
 }
 
 // On a GPU a pass costs a draft's weights, whatever the rows: too much for one of many sequences,

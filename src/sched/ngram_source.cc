@@ -148,11 +148,15 @@ Status check_tree(const ProposalOptions& options) {
                                         options.tree_tokens, TokenTree::kTokensMax));
   }
   if (options.source != nullptr) return ok_status();
-  if (options.method != ProposalMethod::kNgram) {
-    return unsupported(
-        fmt::format("tree_width {}: only method ngram proposes trees, {} does not: leave one out",
-                    options.tree_width, name_of(kProposalMethods, options.method)),
+  if (options.method == ProposalMethod::kNone) {
+    return invalid_argument(
+        fmt::format("tree_width {}: nothing proposes: --spec-method ngram, or --model-draft FILE",
+                    options.tree_width),
         "spec-tree-width");
+  }
+  if (options.method == ProposalMethod::kNgram && !options.tree.empty()) {
+    return unsupported(
+        "speculative_token_tree is of drafts, not of method ngram: use tree_width and tree_tokens");
   }
   if (options.synthetic_acceptance < 0) return ok_status();
   return unsupported(

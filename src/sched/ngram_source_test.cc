@@ -61,9 +61,11 @@ TEST(NgramTrees, WhatProposesNoneIsRefused) {
   };
   using enum ProposalMethod;
   EXPECT_EQ(refusal({.method = kNgram, .tree_width = 2}), "");
-  EXPECT_NE(refusal({.tree_width = 2}).find("only method ngram proposes trees, none"),
+  EXPECT_EQ(refusal({.method = kMedusa, .tree_width = 2}), "");
+  EXPECT_NE(refusal({.tree_width = 2}).find("nothing proposes: --spec-method ngram"),
             std::string::npos);
-  EXPECT_NE(refusal({.method = kMedusa, .tree_width = 2}).find("medusa does not"),
+  EXPECT_NE(refusal({.method = kNgram, .tree_width = 2, .tree = {{0, 1}, {-1, -1}}})
+                .find("speculative_token_tree is of drafts, not of method ngram"),
             std::string::npos);
   EXPECT_NE(refusal({.method = kNgram, .tree_width = 9}).find("between 1 and 8"),
             std::string::npos);

@@ -56,6 +56,7 @@ void PlanWriter::write_work(StepDraft& draft, DraftEntry& candidate) {
             .count = candidate.count,
             .proposed = std::move(candidate.proposed),
             .drafted = candidate.drafted,
+            .form = std::move(candidate.form),
             .also_sample = {},
             .new_blocks = std::move(candidate.new_blocks)};
   const bool moved = sequence.is<Decoding>() && sequence.decoding().moved_to;

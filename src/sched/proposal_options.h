@@ -5,6 +5,7 @@
 #include <memory>
 
 #include "base/named.h"
+#include "sched/token_tree.h"
 
 namespace headrace {
 
@@ -39,10 +40,13 @@ inline bool drafts_in_runner(ProposalMethod method) {
 struct ProposalOptions {
   ProposalMethod method = ProposalMethod::kNone;
   int32_t tokens_max = 5;  // proposed at a time, 1 to kProposedTokensMax
-  // ngram on a CPU: above 1 a tree is proposed, of which at most so many branches go on from one
-  // token, to kTreeWidthMax, and which has so many tokens at most, to TokenTree::kTokensMax.
+  // On a CPU: above 1 a tree is proposed, of which at most so many branches go on from one token,
+  // to kTreeWidthMax, and which has so many tokens at most, to TokenTree::kTokensMax.
   int32_t tree_width = 1;
   int32_t tree_tokens = 24;
+  // Of a draft: trees are parts of this one (DraftForm::ranks), whose depth, width and size are the
+  // fields above; empty: any.
+  TokenTree tree = {};
   // ngram: so many of the last tokens must have stood before at least, and so many are compared.
   int32_t lookup_min = 2, lookup_max = 8;
   // draft_model: the draft of a greedy answer ends with the token with which the chance that all

@@ -360,7 +360,11 @@ TEST_F(ProposalsTest, ARunnerProposesAsManyAsItHas) {
   const auto step_of = [&](int32_t drafted, const Tokens& accepted) {
     plan_ = scheduler_->plan();
     StepResult result;
-    result.rows.push_back({.sequence = work().sequence, .drafted = drafted});
+    result.rows.push_back({.sequence = work().sequence});
+    // The accepted ones, and others.
+    Tokens& proposed = result.rows.front().drafted.tokens;
+    proposed.assign(accepted.begin(), accepted.end() - 1);
+    proposed.resize(static_cast<size_t>(drafted), 99);
     for (const TokenId token : accepted) result.rows.front().accepted.push_back(token);
     scheduler_->apply(plan_, result);
     EXPECT_TRUE(scheduler_->check_invariants().ok()) << scheduler_->check_invariants().message();

@@ -56,6 +56,7 @@ void Proposer::give_drafts(StepDraft& draft, int32_t tokens_left) {
     if (!decodes || !may_have(sequence)) continue;
     asked_.push_back({.entry = &candidate,
                       .most = most_for(sequence, tokens_left),
+                      .places = places_left(sequence),
                       .awaited = sequence.proposals.awaited});
   }
   drafts_.give(draft.budget, asked_, tokens_left);
@@ -138,13 +139,18 @@ void Proposer::keep_worthwhile(const StepLoad& load, const Sequence& sequence,
 
 void Proposer::note(Sequence& sequence, const Work& work, const StepResult::Row* verified) {
   const bool by_runner = work.drafted > 0 && verified != nullptr;
-  const int32_t proposed = by_runner ? verified->drafted : work.proposal_count();
+  const int32_t proposed = by_runner ? verified->drafted.size() : work.proposal_count();
   const int32_t accepted =
       verified == nullptr ? 0 : std::max(0, static_cast<int32_t>(verified->accepted.size()) - 1);
   proposed_ += static_cast<uint64_t>(proposed);
   accepted_ += static_cast<uint64_t>(accepted);
   verifications_ += proposed > 0 ? 1 : 0;
-  if (by_runner_) return drafts_.note(sequence, proposed, accepted);
+  if (by_runner_) {
+    if (verified != nullptr) {
+      drafts_.note(sequence, verified->drafted, verified->accepted, accepted);
+    }
+    return;
+  }
   ProposalRecord& record = sequence.proposals;
   record.in_vain = 0;
   const auto learn = [&](double right) {

@@ -44,7 +44,8 @@ StepLoad StepLoad::left_out(const StepPlan& plan, const StepResult& result) {
   for (const Work& work : plan.work) {
     if (work.drafted == 0) continue;
     while (row < result.rows.size() && result.rows[row].sequence != work.sequence) ++row;
-    const int32_t computed = row < result.rows.size() ? result.rows[row].drafted : work.drafted;
+    const int32_t computed =
+        row < result.rows.size() ? result.rows[row].drafted.size() : work.drafted;
     for (int32_t i = computed + 1; i <= work.drafted; ++i) load.add_decode(work.first + i);
   }
   return load;

@@ -7,6 +7,7 @@
 #include <limits>
 #include <vector>
 
+#include "sched/draft_form.h"
 #include "sched/queue_policy.h"
 #include "sched/sequence.h"
 #include "sched/step_cost.h"
@@ -46,6 +47,7 @@ struct DraftEntry {
   int32_t count = 0;     // tokens, proposals among them
   TokenTree proposed{};  // the last of them
   int32_t drafted = 0;   // or so many, which the runner proposes
+  DraftForm form{};      // of these
   std::vector<GroupBlocks> new_blocks{};
 
   int32_t proposal_count() const { return proposed.size() + drafted; }

@@ -65,6 +65,10 @@ std::string StepPlan::to_string() const {
     line("  work seq {} slot {} [{}, {}) rows {}{}", w.sequence.value, w.slot.value, w.first,
          w.first + w.count, rows_name(w.rows), w.samples ? " samples" : "");
     if (!w.proposed.is_chain()) line(" tree {}", fmt::join(w.proposed.parents, ","));
+    if (w.drafted > 0 && !w.form.is_chain()) {
+      line(" drafted {}, {} deep, {} wide", w.drafted, w.form.depth, w.form.width);
+      if (!w.form.ranks.empty()) line(" tree {}", fmt::join(w.form.ranks.parents, ","));
+    }
     for (const SampleTarget& target : w.also_sample) line(" +seq {}", target.sequence.value);
     append_blocks(out, w.new_blocks);
     for (const StateSave& save : w.saves) line(" save [{}]={}", save.tokens, save.checkpoint.value);

@@ -11,6 +11,7 @@
 #include "base/logprobs.h"
 #include "kv/sequence_blocks.h"
 #include "kv/tier_pool.h"
+#include "sched/draft_form.h"
 #include "sched/request.h"
 #include "sched/token_tree.h"
 
@@ -64,8 +65,10 @@ struct Work {
   // that are accepted are moved to the places of a chain before the step's result is given.
   TokenTree proposed;
   // The same, of tokens that the runner proposes when it has the step (a draft model), so many at
-  // most; those that it does not propose are not computed. Then `proposed` is empty.
+  // most and of this form; those that it does not propose are not computed. Then `proposed` is
+  // empty.
   int32_t drafted = 0;
+  DraftForm form = {};
   std::vector<SampleTarget> also_sample;
   std::vector<GroupBlocks> new_blocks;
   std::vector<StateSave> saves = {};  // ascending, in (first, first + count]
@@ -101,8 +104,8 @@ struct StepPlan {
 struct StepResult {
   struct Row {
     SequenceId sequence;
-    StepTokens accepted;  // sampled tokens, in order: one, and one a proposal accepted
-    int32_t drafted = 0;  // of Work::drafted, how many the runner has proposed
+    StepTokens accepted;     // sampled tokens, in order: one, and one a proposal accepted
+    TokenTree drafted = {};  // of Work::drafted, what the runner has proposed
     std::vector<TokenLogprobs> logprobs;  // per accepted token, when asked for
     // For rows = kAll: entry i belongs to prompt token first + i + 1 (the last row of the whole
     // prompt has none).

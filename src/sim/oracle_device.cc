@@ -110,6 +110,40 @@ OracleDevice::OracleDevice(OracleModel model, std::vector<KvGroupSpec> groups, i
 
 OracleDevice::~OracleDevice() = default;
 
+// Of the form, or any as deep and as wide as may be: behind any token of it the right one by the
+// same law, else any that its siblings are not.
+void OracleDevice::propose_tree(Work& work, const OracleChain& known, int32_t count, Rng& rng) {
+  const Slot& slot = *slots_[static_cast<size_t>(work.slot.value)];
+  const DraftForm& form = work.form;
+  TokenTree& proposed = work.proposed;
+  std::vector<OracleChain> chains;
+  std::vector<int32_t> in_form;  // [proposed]
+  for (int32_t i = 0; i < count; ++i) {
+    const auto parent = static_cast<int32_t>(rng.between(-1, proposed.size() - 1));
+    const bool first = parent == TokenTree::kBeforeAll;
+    if (!first && proposed.depth(parent) + 1 == form.depth) continue;
+    const int32_t children = proposed.child_count(parent);
+    int32_t at = TokenTree::kBeforeAll;
+    if (!form.ranks.empty()) {
+      at = form.ranks.child(first ? parent : in_form[static_cast<size_t>(parent)], children);
+      if (at == TokenTree::kBeforeAll) continue;
+    }
+    if (children == form.width) continue;
+    OracleChain chain = first ? known : chains[static_cast<size_t>(parent)];
+    TokenId token = chain.next_token(model_, slot.request->sampling.seed.value_or(0), slot.choice);
+    if (rng.uniform() >= drafts_->right) {
+      token = static_cast<TokenId>(rng.below(static_cast<uint64_t>(model_.vocab_size)));
+    }
+    if (proposed.child(parent, token) != TokenTree::kBeforeAll) continue;
+    chain.append(token);
+    chains.push_back(chain);
+    proposed.tokens.push_back(token);
+    proposed.parents.push_back(parent);
+    in_form.push_back(at);
+  }
+  proposed.forget_parents_of_chain();
+}
+
 // The plan with the tokens that it has to be drafted.
 StepPlan OracleDevice::with_drafts(const StepPlan& plan, StepResult::Drafting& drafting) {
   StepPlan drafted = plan;
@@ -123,16 +157,18 @@ StepPlan OracleDevice::with_drafts(const StepPlan& plan, StepResult::Drafting& d
     Rng rng(mix64(drafts_->seed ^ mix64(static_cast<uint64_t>(work.sequence.value))) ^
             static_cast<uint64_t>(slot.tokens.size()));
     const auto count = static_cast<int32_t>(rng.between(0, work.drafted));
-    for (int32_t i = 0; i < count; ++i) {
+    if (!work.form.is_chain()) propose_tree(work, chain, count, rng);
+    for (int32_t i = 0; work.form.is_chain() && i < count; ++i) {
       TokenId token =
           chain.next_token(model_, slot.request->sampling.seed.value_or(0), slot.choice);
       if (rng.uniform() >= drafts_->right) token = (token + 1) % model_.vocab_size;
       work.proposed.tokens.push_back(token);
       chain.append(token);
     }
-    drafting.passes = std::max(drafting.passes, count);
+    const int32_t passes = work.form.is_chain() ? count : std::min(count, work.form.depth);
+    drafting.passes = std::max(drafting.passes, passes);
     drafting.rows += count;
-    work.count -= work.drafted - count;
+    work.count -= work.drafted - work.proposed.size();
     work.drafted = 0;
   }
   drafting.seconds = kSecondsPerPass * drafting.passes;
@@ -167,7 +203,7 @@ StepResult OracleDevice::execute(const StepPlan& plan) {
     if (work.samples || work.rows == LogitRows::kAll) {
       StepResult::Row row{
           .sequence = work.sequence, .accepted = {}, .logprobs = {}, .prompt_logprobs = {}};
-      if (plan.work[i].drafted > 0) row.drafted = static_cast<int32_t>(work.proposed.size());
+      if (plan.work[i].drafted > 0) row.drafted = work.proposed;
       if (work.rows == LogitRows::kAll) score(work, slot, row);
       if (verifies) {
         verify(work, row);

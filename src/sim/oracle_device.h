@@ -25,6 +25,7 @@
 #include "base/check.h"
 #include "base/ids.h"
 #include "base/logprobs.h"
+#include "base/rng.h"
 #include "kv/kv_group.h"
 #include "sched/request.h"
 #include "sched/step_plan.h"
@@ -68,7 +69,7 @@ class OracleDevice {
   ~OracleDevice();
 
   // The device is one with a draft model: of the tokens that a work has to be drafted it proposes
-  // from none to all, each the right one with this probability.
+  // from none to all, each the right one with this probability; of a tree in its form.
   void set_drafts(uint64_t seed, double right) { drafts_ = Drafts{seed, right}; }
 
   // Computes a step. Steps come in order. A plan that no device could execute (an unknown slot, a
@@ -111,6 +112,7 @@ class OracleDevice {
   void sample(SlotId slot, uint64_t chain, StepResult::Row& row);
   void verify(const Work& work, StepResult::Row& row);
   void move_accepted(const Slot& slot, size_t known, const std::vector<int32_t>& path);
+  void propose_tree(Work& work, const OracleChain& known, int32_t count, Rng& rng);
   StepPlan with_drafts(const StepPlan& plan, StepResult::Drafting& drafting);
   uint64_t* page(int32_t group, int32_t block) {
     CHECK(group >= 0 && static_cast<size_t>(group) < groups_.size());

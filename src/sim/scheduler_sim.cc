@@ -73,6 +73,21 @@ ProposalOptions drafts_of(uint64_t seed) {
           .whatever_they_cost = bits / 8 % 2 == 0};
 }
 
+// Some whose form the device is told, as heads are, or which is a part of one tree.
+ProposalOptions draft_trees_of(uint64_t seed) {
+  ProposalOptions options = drafts_of(seed);
+  constexpr int32_t kTokens[] = {2, 6, 20, TokenTree::kTokensMax};
+  const uint64_t bits = mix64(seed ^ 0x64726166747472u);
+  options.tree_width = static_cast<int32_t>(2 + bits % 3);
+  options.tree_tokens = kTokens[bits / 4 % std::size(kTokens)];
+  if (bits / 16 % 2 == 0) options.method = ProposalMethod::kMedusa;
+  if (bits / 32 % 4 == 0) {
+    options.tree = {{0, 1, 0, 1, 0, 0, 1}, {-1, -1, 0, 0, 1, 2, 2}};
+    options.tokens_max = 3, options.tree_width = 2, options.tree_tokens = 7;
+  }
+  return options;
+}
+
 double draft_rightness(uint64_t seed) {
   constexpr double kRight[] = {0, 0.5, 0.8, 1};
   return kRight[mix64(seed ^ 0x7269676874u) % std::size(kRight)];
@@ -125,6 +140,7 @@ SchedulerSimulation::SchedulerSimulation(uint64_t seed, Settings settings)
   if (settings_.proposals) options_.proposals = proposals_of(seed_, model_);
   if (settings_.trees) options_.proposals = trees_of(seed_, model_);
   if (settings_.drafts) options_.proposals = drafts_of(seed_);
+  if (settings_.draft_trees) options_.proposals = draft_trees_of(seed_);
   if (settings_.states) keep_states(options_, seed_);
   Result<std::unique_ptr<Scheduler>> scheduler = Scheduler::create(options_);
   if (!scheduler.ok()) {
@@ -135,7 +151,9 @@ SchedulerSimulation::SchedulerSimulation(uint64_t seed, Settings settings)
   device_ = std::make_unique<OracleDevice>(model_, options_.groups, options_.block_count,
                                            options_.max_num_seqs, options_.tiers,
                                            options_.state_checkpoints);
-  if (settings_.drafts) device_->set_drafts(seed_, draft_rightness(seed_));
+  if (settings_.drafts || settings_.draft_trees) {
+    device_->set_drafts(seed_, draft_rightness(seed_));
+  }
 }
 
 void SchedulerSimulation::draw_options() {

@@ -64,9 +64,10 @@ class SchedulerSimulation {
     std::string policy;       // instead of the one that the seed draws, unless that is fcfs
     int32_t check_every = 1;  // one step of so many is checked as a whole
     std::optional<double> admission_headroom;  // instead of the one that the seed draws
-    bool proposals = false;  // speculative decoding, of which the seed draws the law
-    bool trees = false;      // the same, of which trees are proposed
-    bool drafts = false;     // the same, of a draft model that the device has
+    bool proposals = false;    // speculative decoding, of which the seed draws the law
+    bool trees = false;        // the same, of which trees are proposed
+    bool drafts = false;       // the same, of a draft model that the device has
+    bool draft_trees = false;  // the same, of which trees are proposed
     // In adapter, arithmetic and look-ahead, and in how much of the answer was made elsewhere.
     bool varied_requests = false;
     bool equal_groups = false;  // each group that the seed draws as several that are alike

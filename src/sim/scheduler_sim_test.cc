@@ -181,6 +181,17 @@ TEST(SchedulerSimulation, EverySeedHoldsEveryInvariantWithDrafts) {
   EXPECT_GT(counts.preemptions, runs.steps * runs.seeds / 1000);
 }
 
+// The same where that draft proposes trees.
+TEST(SchedulerSimulation, EverySeedHoldsEveryInvariantWithTreesOfDrafts) {
+  const SeedRuns runs = seed_runs(4);
+  const ProposalCounts counts = count_proposals(runs, {.draft_trees = true});
+  if (HasFatalFailure() || !runs.are_default()) return;
+  EXPECT_GT(counts.proposed, runs.steps * runs.seeds / 8);
+  EXPECT_GT(counts.accepted, counts.proposed / 20);
+  EXPECT_LT(counts.accepted, counts.proposed * 2 / 3);
+  EXPECT_GT(counts.preemptions, runs.steps * runs.seeds / 1000);
+}
+
 // The same where requests differ in adapter and arithmetic, which share no page, and some are
 // planned behind their results; half of the seeds have proposals.
 TEST(SchedulerSimulation, EverySeedHoldsEveryInvariantWithVariedRequests) {

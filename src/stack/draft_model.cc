@@ -18,6 +18,14 @@
 namespace headrace {
 namespace {
 
+Status check_tree_on(const DeviceOptions& device, const ProposalOptions& proposals) {
+  HR_RETURN_IF_ERROR(check_tree(proposals));
+  if (proposals.tree_width == 1 || !takes_gpu(device)) return ok_status();
+  return unsupported(
+      "--spec-tree-width: attention on a GPU takes no trees: use --device cpu, or leave it out",
+      "spec-tree-width");
+}
+
 Status check_beside_draft(const StackOptions& options) {
   const auto refuse = [](std::string_view flag, std::string_view remedy) {
     return unsupported(
@@ -108,14 +116,8 @@ Status check_same_tokens(const Vocab& model, const Vocab& draft) {
 
 Status prepare_draft_options(StackOptions& options) {
   ProposalOptions& proposals = options.engine.scheduler.proposals;
-  HR_RETURN_IF_ERROR(check_tree(proposals));
-  if (proposals.tree_width > 1 && takes_gpu(options.device)) {
-    return unsupported(
-        "--spec-tree-width: attention on a GPU takes no trees: use --device cpu, or leave it out",
-        "spec-tree-width");
-  }
   if (options.draft_model.empty()) {
-    if (!drafts_in_runner(proposals.method)) return ok_status();
+    if (!drafts_in_runner(proposals.method)) return check_tree_on(options.device, proposals);
     return invalid_argument(fmt::format("{} needs a draft: --model-draft FILE",
                                         name_of(kProposalMethods, proposals.method)),
                             "spec-method");
@@ -132,6 +134,7 @@ Status prepare_draft_options(StackOptions& options) {
         "spec-method");
   }
   proposals.method = found;
+  HR_RETURN_IF_ERROR(check_tree_on(options.device, proposals));
   return check_beside_draft(options);
 }
 

@@ -21,7 +21,7 @@ void check_args(const AttentionArgs& args) {
     CHECK(int64_t{sequence.row_first} + sequence.row_count <= args.q.rows());
     CHECK(sequence.kv_length >= sequence.row_count && sequence.block_table != nullptr);
     CHECK((sequence.paths != nullptr) == (sequence.tree_rows > 0));
-    CHECK(sequence.tree_rows <= std::min(sequence.row_count, kTreeRowsMax));
+    CHECK(sequence.tree_rows <= std::min(sequence.kv_length, kTreeRowsMax));
   }
 }
 

@@ -29,7 +29,7 @@ inline constexpr int32_t kTreeRowsMax = 64;
 // place and sees the keys up to itself, but for the last `tree_rows` rows, which are a tree of
 // proposals (SpecInfer, Miao et al. 2024): such a row sees what lies before the tree, and of the
 // tree the rows on its path alone, of which the k-th (0-based) is k positions behind the tree's
-// first place.
+// first place. Of a tree with more rows than the sequence has here the first lie there already.
 struct AttentionSequence {
   int32_t row_first = 0;
   int32_t row_count = 0;

@@ -181,7 +181,7 @@ inline std::vector<float> sinks_of(int32_t heads) {
 // What sequences name are tables of another layer; this one's lie so many entries behind them.
 inline constexpr int32_t kTableOffset = 5;
 
-// Rows [first, last) of a sequence in one step; the last may be a tree.
+// Rows [first, last) of a sequence in one step; the last may be a tree, or the last of one.
 struct Piece {
   size_t sequence;
   int32_t first, last;
@@ -200,9 +200,10 @@ inline bool run_step(OpContext context, const Kernel<AttentionArgs>& kernel, Set
   for (const Piece& piece : pieces) {
     setting.write(piece.sequence, piece.first, piece.last);
     tables.push_back(setting.sequence(piece.sequence).blocks);
-    // Blocks wholly behind the first row's window were given back.
-    for (int32_t b = 0; options.window > 0 && (b + 1) * kBlock <= piece.first + 1 - options.window;
-         ++b) {
+    // Blocks wholly behind the window of the first row, or of the tree's, were given back.
+    const auto tree_first = piece.last - static_cast<int32_t>(piece.paths.size());
+    const int32_t first = std::min(piece.first, tree_first);
+    for (int32_t b = 0; options.window > 0 && (b + 1) * kBlock <= first + 1 - options.window; ++b) {
       tables.back()[static_cast<size_t>(b)] = 1 << 28;
     }
     tables.back().insert(tables.back().begin(), kTableOffset, 1 << 28);

@@ -24,7 +24,8 @@ std::vector<uint64_t> random_paths(Rng& rng, int32_t rows) {
   return paths;
 }
 
-// A tree in sequence 0, each row of which is computed in sequence 1 at the end of a chain.
+// A tree in sequence 0, each row of which is computed in sequence 1 at the end of a chain, and once
+// more alone behind the rows of the tree that lie there.
 void expect_bits_of_chains(const Kernel<AttentionArgs>& kernel, const AttentionCase& c,
                            TestDevice& device, int32_t tree_first,
                            const std::vector<uint64_t>& paths) {
@@ -47,6 +48,18 @@ void expect_bits_of_chains(const Kernel<AttentionArgs>& kernel, const AttentionC
                        static_cast<size_t>(results[0].columns()) * 4) == 0;
   };
   EXPECT_TRUE(same_row(tree_first - 1, tree_first - 1));
+  for (int32_t i = 0; i < rows; ++i) {
+    const int32_t place = tree_first + i;
+    TestMatrix together = results[0];
+    std::memset(&results[0].at(place, 0), 0, static_cast<size_t>(together.columns()) * 4);
+    const std::vector<uint64_t> so_far(paths.begin(), paths.begin() + i + 1);
+    ASSERT_TRUE(run_step(device.context(), kernel, setting, c.options,
+                         {{0, place, place + 1, so_far}}, results));
+    EXPECT_EQ(std::memcmp(&results[0].at(place, 0), &together.at(place, 0),
+                          static_cast<size_t>(together.columns()) * 4),
+              0)
+        << "row " << i << " alone";
+  }
   for (int32_t i = 0; i < rows; ++i) {
     int32_t position = tree_first;
     for_each_of_path(paths[static_cast<size_t>(i)], tree_first, [&](int32_t at, int32_t place) {
