@@ -517,13 +517,52 @@ TEST_F(ModelFlagsTest, SpeculationIsAskedForByFlagsOrAsJson) {
   EXPECT_NE(refused(R"({"tree_width":9})").find("tree_width is not a whole number between 1 and 8"),
             std::string::npos);
   EXPECT_NE(refused(R"({"tree_tokens":65})").find("between 1 and 64"), std::string::npos);
-  EXPECT_NE(refused(R"({"speculative_token_tree":"[(0,)]"})").find("use tree_width"),
-            std::string::npos);
   EXPECT_TRUE(parse({"--spec-method", "ngram", "--spec-tree-width", "2"}).ok());
   EXPECT_EQ(proposals.tree_width, 2);
   EXPECT_FALSE(parse({"--speculative-config", "{"}).ok());
   EXPECT_TRUE(parse({"--speculative-config", R"({"prompt_lookup_max":1})"}).ok());
   EXPECT_EQ(proposals.lookup_min, 1);
+}
+
+TEST_F(ModelFlagsTest, ATreeIsGivenAsOtherServersHaveIt) {
+  const ProposalOptions& proposals = flags_.stack.engine.scheduler.proposals;
+  for (const char* const tree :
+       {R"({"speculative_token_tree":"[(0,), (1,), (0, 0), (1, 0), (0, 1), (0, 0, 0)]"})",
+        R"({"num_speculative_tokens":6,"speculative_token_tree":
+            [[0],[0,0],[0,0,0],[1],[0,1],[1,0]]})"}) {
+    ASSERT_TRUE(parse({"--speculative-config", tree}).ok()) << tree;
+    EXPECT_EQ(proposals.tree, (TokenTree{{0, 1, 0, 1, 0, 0}, {-1, -1, 0, 0, 1, 2}}));
+    EXPECT_EQ(proposals.tokens_max, 3);
+    EXPECT_EQ(proposals.tree_width, 2);
+    EXPECT_EQ(proposals.tree_tokens, 6);
+  }
+  ASSERT_TRUE(
+      parse({"--speculative-config", R"({"speculative_token_tree":"[(0,), (0, 0)]"})"}).ok());
+  EXPECT_TRUE(proposals.tree.empty());
+  EXPECT_EQ(proposals.tree_width, 1);
+  EXPECT_EQ(proposals.tokens_max, 2);
+  const auto refused = [&](const char* json) {
+    return std::string(parse({"--speculative-config", json}).message());
+  };
+  for (const auto& [json, said] :
+       {std::pair{R"({"speculative_token_tree":"[(0,), (2,)]"})", "(2) stands alone or twice"},
+        {R"({"speculative_token_tree":"[(0,), (0,)]"})", "(0) stands alone or twice"},
+        {R"({"speculative_token_tree":"[(0,), (1, 0)]"})", "(1, 0) stands alone or twice"},
+        {R"({"speculative_token_tree":"[(8,)]"})", "a rank is not between 0 and 7"},
+        {R"({"speculative_token_tree":"(0"})", "cannot be read"},
+        {R"({"speculative_token_tree":[]})", "is no list of tuples"},
+        {R"({"speculative_token_tree":"[(0,),(1,)]","tree_width":2})", "tree_width does not go"},
+        {R"({"speculative_token_tree":"[(0,),(1,)]","num_speculative_tokens":3})",
+         "is not the 2 tokens of speculative_token_tree"}}) {
+    EXPECT_NE(refused(json).find(said), std::string::npos) << json << ": " << refused(json);
+  }
+  ASSERT_TRUE(parse({"--speculative-num-steps", "3", "--speculative-eagle-topk", "4",
+                     "--speculative-num-draft-tokens", "16"})
+                  .ok());
+  EXPECT_EQ(proposals.tokens_max, 3);
+  EXPECT_EQ(proposals.tree_width, 4);
+  EXPECT_EQ(proposals.tree_tokens, 15);
+  EXPECT_FALSE(parse({"--speculative-num-draft-tokens", "1"}).ok());
 }
 
 TEST_F(ModelFlagsTest, MembersOfAFlagWithJsonMayComeApart) {

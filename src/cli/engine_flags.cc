@@ -320,16 +320,25 @@ void add_proposal_flags(CLI::App& app, ProposalOptions& proposals, std::string& 
       ->group("Engine");
   add_size(app,
            "--num-speculative-tokens,--spec-tokens,--draft-max,--draft,--draft-n,"
-           "--spec-draft-n-max",
-           proposals.tokens_max, 1, kProposedTokensMax, "Most tokens that are proposed at a time");
-  add_size(app, "--spec-tree-width", proposals.tree_width, 1, kTreeWidthMax,
-           "ngram on a CPU: a tree is proposed, in which at most N branches go on from one token; "
-           "1: a chain");
+           "--spec-draft-n-max,--speculative-num-steps",
+           proposals.tokens_max, 1, kProposedTokensMax,
+           "Most tokens that are proposed behind each other");
+  add_size(app, "--spec-tree-width,--speculative-eagle-topk", proposals.tree_width, 1,
+           kTreeWidthMax,
+           "On a CPU: a tree is proposed, in which at most N branches go on from one token; 1: a "
+           "chain");
   add_size(app, "--spec-tree-tokens", proposals.tree_tokens, 1, TokenTree::kTokensMax,
            "Most tokens of a tree");
+  app.add_option_function<int32_t>(
+         "--speculative-num-draft-tokens",
+         [&proposals](int32_t count) { proposals.tree_tokens = count - 1; },
+         "SGLang's --spec-tree-tokens: one more, as it counts the last known token")
+      ->transform(size_between(2, TokenTree::kTokensMax + 1))
+      ->type_name("N")
+      ->group("Engine");
   app.add_option("--draft-p-min,--spec-draft-p-min", proposals.chance_min,
-                 "A greedy draft ends where the chance that all its tokens are right, by the draft "
-                 "model, falls below this")
+                 "A greedy draft ends where the chance that all tokens of its likeliest branch are "
+                 "right, by the draft model, falls below this")
       ->check(number_between(0, 1))
       ->type_name("P")
       ->group("Engine");
@@ -349,8 +358,8 @@ void add_proposal_flags(CLI::App& app, ProposalOptions& proposals, std::string& 
   app.add_option_function<std::string>(
          "--speculative-config,--sc", read,
          "The same as JSON: method, model, num_speculative_tokens, prompt_lookup_min, "
-         "prompt_lookup_max, tree_width, tree_tokens "
-         "and, to measure "
+         "prompt_lookup_max, tree_width, tree_tokens, speculative_token_tree (of a draft: as vLLM "
+         "has it) and, to measure "
          "speed alone, synthetic_acceptance_rate (proposals are accepted with that chance, answers "
          "mean nothing)")
       ->type_name("JSON")

@@ -217,9 +217,7 @@ constexpr IgnoredFlag kIgnoredFlags[] = {
     // SGLang
     {"--schedule-conservativeness", kValue, kUnlike},
     {"--random-seed", kValue, "requests name their seeds"},
-    {"--speculative-algorithm,--speculative-num-steps,--speculative-eagle-topk,"
-     "--speculative-num-draft-tokens",
-     kValue, kSpeculation},
+    {"--speculative-algorithm", kValue, kSpeculation},
     {"--enable-hierarchical-cache", kNothing, kTiers},
     {"--hicache-ratio,--hicache-storage-backend,--hicache-write-policy", kValue, kTiers},
     {"--enable-dp-attention,--enable-two-batch-overlap", kNothing, kOneDevice},

@@ -75,10 +75,13 @@ def plain():
     server.kill()
 
 
-@pytest.mark.parametrize("kind", ["eagle3", "eagle", "medusa"])
-def test_answers_are_those_without(plain, tmp_path, kind):
+TREE = {"speculative_token_tree": "[(0,), (1,), (0, 0), (0, 1), (1, 0), (0, 0, 0)]"}
+
+
+@pytest.mark.parametrize("kind, tree", [("eagle3", {}), ("eagle", {}), ("medusa", {}), ("eagle", {"tree_width": 3}), ("medusa", TREE)])
+def test_answers_are_those_without(plain, tmp_path, kind, tree):
     log = tmp_path / "log"
-    config = {"method": kind, "model": str(make_head(tmp_path / kind, kind)), "num_speculative_tokens": 3}
+    config = {"method": kind, "model": str(make_head(tmp_path / kind, kind)), **({} if tree is TREE else {"num_speculative_tokens": 3}), **tree}
     server = RunningServer("--device", "cpu", "--max-model-len", "512", "--speculative-config", json.dumps(config), "--draft-p-min", "0",
                            log=log)
     try:

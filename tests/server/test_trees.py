@@ -42,10 +42,10 @@ def test_trees_were_verified(servers):
 
 
 @pytest.mark.parametrize("flags, said", [
-    (["--spec-tree-width", "2"], "only method ngram proposes trees"),
+    (["--spec-tree-width", "2"], "nothing proposes"),
     (["--spec-method", "ngram", "--spec-tree-width", "9"], "--spec-tree-width"),
     (["--speculative-config", '{"method":"ngram","tree_width":2,"synthetic_acceptance_rate":0.5}'], "synthetic_acceptance_rate"),
-    (["--speculative-config", '{"method":"ngram","speculative_token_tree":"[(0,)]"}'], "use tree_width"),
+    (["--speculative-config", '{"method":"ngram","speculative_token_tree":"[(0,), (1,)]"}'], "is of drafts, not of method ngram"),
 ])
 def test_what_cannot_be_is_refused_in_a_line(flags, said):
     done = subprocess.run([BINARY, "serve", "-m", MODEL, "--device", "cpu", "--port", "0", *flags], cwd=ROOT, capture_output=True, text=True,
