@@ -1,13 +1,15 @@
 #!/usr/bin/env python3
-"""Tokens a verification and speed of n-gram chains and trees (--spec-tree-width), in turns.
+"""Tokens a verification and speed of chains and trees (--spec-tree-width), in turns: of n-grams, or of a draft model or heads.
 
     bench/trees.py [-m MODEL] [-n 5] [-t THREADS] [--width 3] [--tokens 5] [--headrace PROGRAM] [--texts TEXT...]
+                   [--draft PATH] [--flags "FLAG..."] [--whatever-they-cost [--answer 48]]
 
 Two servers, one that proposes chains and one that proposes trees, answer the prompts of workloads/proposals.json greedily, one request
 at a time, the one that goes first in turns; answers must be the same (both have --batch-invariant). Printed of each prompt: tokens a
 verification of both (1 + accepted / verifications, by the metrics), tokens proposed in one, and the mean of the pairs' ratios of speed
 with its 95 % interval. Of texts instead: tokens that a step brings where rows cost nothing, the second half of a text being answered
-behind its first (ninja -C build ngram_trees_bench). Appends a row a prompt to bench/results/trees.jsonl. Standard library only.
+behind its first (ninja -C build ngram_trees_bench). Of a draft whatever rows and passes cost: tokens a verification of chains and trees of
+several sizes over all prompts (ninja -C build draft_trees_bench; a draft that is no file of its own: bench/first_layers.py). Appends a row a prompt to bench/results/trees.jsonl. Standard library only.
 """
 import argparse
 import json
@@ -37,7 +39,8 @@ class Server:
         self.url = f"http://127.0.0.1:{port}"
         self.process = subprocess.Popen(
             [options.headrace, "serve", "-m", str(options.model), "--port", str(port), "-t", str(options.threads), "--batch-invariant",
-             "--spec-method", "ngram", "--num-speculative-tokens", str(options.tokens), "--log-level", "warning", *flags])
+             *(["--model-draft", str(options.draft)] if options.draft else ["--spec-method", "ngram"]), "--num-speculative-tokens",
+             str(options.tokens), "--log-level", "warning", *options.flags.split(), *flags])
         while True:
             try:
                 if urllib.request.urlopen(self.url + "/health", timeout=5).status == 200:
@@ -74,10 +77,16 @@ def main():
     parser.add_argument("-t", "--threads", type=int, default=2)
     parser.add_argument("--width", type=int, default=3)
     parser.add_argument("--tokens", type=int, default=5)
+    parser.add_argument("--draft", type=pathlib.Path)
+    parser.add_argument("--flags", default="", help="of both servers")
     parser.add_argument("--headrace", default=str(ROOT / "build/headrace"))
     parser.add_argument("--bench", default=str(ROOT / "build/src/sched/ngram_trees_bench"))
     parser.add_argument("--texts", nargs="+", type=pathlib.Path, default=[])
+    parser.add_argument("--whatever-they-cost", action="store_true")
+    parser.add_argument("--answer", type=int, default=48, help="with it: most tokens of an answer")
     options = parser.parse_args()
+    if options.whatever_they_cost:
+        return force(options)
     servers = [Server(options, []), Server(options, ["--spec-tree-width", str(options.width)])]
     try:
         for text in options.texts:
@@ -94,6 +103,17 @@ def keep(row):
     row |= {**compare.origin(), "command": " ".join(["bench/trees.py", *sys.argv[1:]])}
     with open(ROOT / "bench/results/trees.jsonl", "a") as rows:
         rows.write(json.dumps(row) + "\n")
+
+
+def force(options):
+    words = [ROOT / "build/src/stack/draft_trees_bench", options.model, options.draft, "--depth", str(options.tokens), "--answer", str(options.answer)]
+    prompts = (ROOT / "bench/workloads/proposals.json").read_text()
+    done = subprocess.run(words, input=prompts, stdout=subprocess.PIPE, text=True, check=True)
+    for line in done.stdout.splitlines():
+        figure = json.loads(line)
+        print(f"width {figure['width']} of {figure['tokens_max']:2}: {figure['tokens_a_verification']:.3f} tokens a verification, "
+              f"{figure['proposed_a_verification']:5.2f} proposed", flush=True)
+        keep({"bench": "draft_trees", "model": options.model.name, "draft": options.draft.name, "answer": options.answer, **figure})
 
 
 def replay(options, server, text):
@@ -121,6 +141,8 @@ def measure(options, servers, work):
             sys.exit(f"trees.py: {work['name']}: other tokens with trees")
     mean, low, high = pairs.ratio(*speeds)
     row = {"bench": "trees", "work": work["name"], "model": options.model.name, "width": options.width, "tokens_max": options.tokens}
+    if options.draft:
+        row |= {"draft": options.draft.name, "flags": options.flags}
     for name, (drafts, proposed, accepted) in zip(("chain", "tree"), counts):
         row[f"{name}_tokens_a_verification"] = round(1 + accepted / max(drafts, 1), 3)
         row[f"{name}_proposed_a_verification"] = round(proposed / max(drafts, 1), 2)
