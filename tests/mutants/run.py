@@ -54,7 +54,8 @@ class Judge:
 JUDGES = {
     "simulation": Judge(("kv", "sched"), "mutant_sim"),
     "attention": Judge(("ops/attention",), "ops_test", "Attention.ANan*:AttentionPanels.ANan*"),
-    "engine": Judge(("engine",), "engine_test", "Verification*:*NullDevice*"),
+    "engine": Judge(("engine",), "engine_test", "Verification*:*NullDevice*:DraftTree*"),
+    "drafts": Judge(("engine",), "tiny_engine_test", "DraftTrees.AModelThatIsItsOwnDraft*"),
     "route": Judge(("route",), "route_test", "RouteSimulation*:StreamJournal*:RequestAttempts*:Membership*:RoutePolicy*"),
     "leases": Judge(("server",), "route_test", "RouteSimulation*"),
 }

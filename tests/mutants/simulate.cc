@@ -1,7 +1,8 @@
 // The simulation alone, for mutants: seeds of 100 and 500 steps in turn (many options are met; some
 // faults need a long run), a seventh of them with states, of the others a third with proposals
-// (half of them trees) and an eighth with searches, a fifth with requests of several prefix keys
-// and look-aheads, until something is wrong or the steps are used up.
+// (half of them trees, a quarter trees of drafts) and an eighth with searches, a fifth with
+// requests of several prefix keys and look-aheads, until something is wrong or the steps are used
+// up.
 //   mutant_sim [STEPS [FIRST_SEED]]
 // Exit status 1 and one line: what was wrong.
 #include <cstdint>
@@ -19,6 +20,7 @@ int main(int argc, char** argv) {
     const bool states = seed % 7 == 0;
     headrace::SchedulerSimulation simulation(seed, {.proposals = seed % 3 == 0 && !states,
                                                     .trees = seed % 6 == 0 && !states,
+                                                    .draft_trees = seed % 12 == 3 && !states,
                                                     .varied_requests = seed % 5 == 0,
                                                     .states = states,
                                                     .beams = seed % 8 == 0 && !states});
