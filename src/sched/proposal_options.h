@@ -39,7 +39,7 @@ inline bool drafts_in_runner(ProposalMethod method) {
 
 struct ProposalOptions {
   ProposalMethod method = ProposalMethod::kNone;
-  int32_t tokens_max = 5;  // proposed at a time, 1 to kProposedTokensMax
+  int32_t tokens_max = 5;  // proposed behind each other, 1 to kProposedTokensMax
   // On a CPU: above 1 a tree is proposed, of which at most so many branches go on from one token,
   // to kTreeWidthMax, and which has so many tokens at most, to TokenTree::kTokensMax.
   int32_t tree_width = 1;
@@ -49,8 +49,8 @@ struct ProposalOptions {
   TokenTree tree = {};
   // ngram: so many of the last tokens must have stood before at least, and so many are compared.
   int32_t lookup_min = 2, lookup_max = 8;
-  // draft_model: the draft of a greedy answer ends with the token with which the chance that all
-  // its tokens are right, by its own probabilities, falls below this, 0 to 1.
+  // Of a draft: that of a greedy answer ends where the chance that all tokens of its likeliest
+  // branch are right, by its own probabilities, falls below this, 0 to 1.
   double chance_min = 0.4;
   // draft_model: only the first so many ids are proposed, so that less of its output matrix is
   // read; 0: all.
