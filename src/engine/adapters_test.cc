@@ -24,6 +24,7 @@ struct AdapterCase {
   int32_t sequences = 12;
   bool caches = true;
   bool proposes = false;  // n-grams
+  bool drafts = false;    // trees, by the model without adapters
 };
 
 struct Answered {
@@ -53,6 +54,7 @@ class AdaptedEngine {
       adapters_.push_back(
           load_lora_adapter(file, model_->adapter_sites(), *device_, {.rank_max = 8}).value());
     }
+    if (c.drafts) draft_ = load_decoder(spec, *weights_, *device_, {}).value();
     start(c, model_spec(spec));
   }
 
@@ -92,7 +94,13 @@ class AdaptedEngine {
 
  private:
   void start(const AdapterCase& c, const ModelSpec& whole) {
-    const KvPlan kv = plan_kv(whole, {KvFormat::kF16}, 16);
+    ModelRunnerOptions options{.max_num_seqs = c.sequences,
+                               .max_num_batched_tokens = 24,
+                               .max_model_len = kContext,
+                               .block_count = c.blocks,
+                               .poison_kv = true};
+    options.draft = draft_.get();
+    const KvPlan kv = plan_kv(kept_spec(whole, options), {KvFormat::kF16}, 16);
     SchedulerOptions scheduler{.max_num_seqs = c.sequences,
                                .max_num_batched_tokens = 24,
                                .max_model_len = kContext,
@@ -101,12 +109,15 @@ class AdaptedEngine {
                                .enable_prefix_caching = c.caches};
     scheduler.admission_headroom = 0;
     if (c.proposes) scheduler.proposals.method = ProposalMethod::kNgram;
-    auto runner = create_model_runner(*device_, *model_, kv,
-                                      {.max_num_seqs = c.sequences,
-                                       .max_num_batched_tokens = 24,
-                                       .max_model_len = kContext,
-                                       .block_count = c.blocks,
-                                       .poison_kv = true});
+    if (c.drafts) {
+      scheduler.proposals = {.method = ProposalMethod::kDraftModel,
+                             .tokens_max = 3,
+                             .tree_width = 3,
+                             .tree_tokens = 8,
+                             .chance_min = 0,
+                             .whatever_they_cost = true};
+    }
+    auto runner = create_model_runner(*device_, *model_, kv, options);
     ASSERT_TRUE(runner.ok()) << runner.status().message();
     engine_ = Engine::create({.scheduler = scheduler, .vocab_size = whole.vocab_size},
                              std::move(runner).value())
@@ -115,7 +126,7 @@ class AdaptedEngine {
 
   const std::unique_ptr<Device> device_ = create_cpu_device(2);
   std::unique_ptr<WeightSource> weights_;
-  std::unique_ptr<Model> model_;
+  std::unique_ptr<Model> model_, draft_;
   std::vector<std::shared_ptr<const LoraAdapter>> adapters_;
   std::unique_ptr<Engine> engine_;
 };
@@ -146,7 +157,8 @@ TEST(Adapters, AnswersAreThoseOfEachAloneToTheBit) {
   for (const Request& request : requests) expected.push_back(alone.answer({request}).front());
   for (const AdapterCase& c :
        {AdapterCase{}, AdapterCase{.blocks = 14, .sequences = 6, .caches = false},
-        AdapterCase{.blocks = 16, .sequences = 6}, AdapterCase{.proposes = true}}) {
+        AdapterCase{.blocks = 16, .sequences = 6}, AdapterCase{.proposes = true},
+        AdapterCase{.drafts = true}}) {
     AdaptedEngine engine(c);
     const std::vector<Request> same = some_requests(engine, 16);
     const std::vector<Answered> answers = engine.answer(same);
@@ -155,6 +167,10 @@ TEST(Adapters, AnswersAreThoseOfEachAloneToTheBit) {
     }
     const uint64_t preemptions = engine.engine().stats().scheduler.preemptions;
     EXPECT_TRUE(c.blocks > 20 || preemptions > 0) << preemptions;
+    const ProposalStats proposals = engine.engine().stats().scheduler.proposals;
+    if (!c.drafts) continue;
+    EXPECT_GT(proposals.accepted, 20u);
+    EXPECT_GT(proposals.proposed, proposals.verifications * 2);
   }
 }
 
