@@ -53,6 +53,7 @@ class Judge:
 
 JUDGES = {
     "simulation": Judge(("kv", "sched"), "mutant_sim"),
+    "crowd": Judge(("kv", "sched"), "sim_test", "*InvariantInACrowd"),
     "attention": Judge(("ops/attention",), "ops_test", "Attention.ANan*:AttentionPanels.ANan*"),
     "engine": Judge(("engine",), "engine_test", "Verification*:*NullDevice*:DraftTree*"),
     "drafts": Judge(("engine",), "tiny_engine_test", "DraftTrees.AModelThatIsItsOwnDraft*"),
