@@ -65,7 +65,7 @@ ModelConfig small_sizes(const ModelFamily& family) {
     config.attention_soft_cap = architecture != "gemma3" ? 50.0f : 0.0f;
     config.logit_soft_cap = architecture != "gemma3" ? 30.0f : 0.0f;
   }
-  if (is_glm(family)) config.rope_dim = 4;
+  if (is_glm(family) && !keeps_latents(family)) config.rope_dim = 4;
   for (const char* partly : {"nemotron", "stablelm", "phi2", "gptneox"}) {
     if (architecture == partly) config.rope_dim = 4;
   }
@@ -83,6 +83,11 @@ ModelConfig small_sizes(const ModelFamily& family) {
                             .rope_dim = 4,
                             .value_dim = 10,
                             .key_dim = 10};
+    if (family.reads_hf("index_topk")) {
+      config.mixers.latent.index_heads = 3;
+      config.mixers.latent.index_dim = 6;
+      config.mixers.latent.index_top = 5;
+    }
     config.mixers.drafting_layers = 1;
     config.head_dim = 4;
   }
@@ -390,7 +395,8 @@ TEST_P(Formats, GgufAndSafetensorsAreTheSameModel) {
   if (is_layered_gemma(family.architecture)) return;  // and numbers of layers
   ASSERT_NO_FATAL_FAILURE(write_model(family));
   const auto gguf = open_model_source(gguf_path()), hf = open_model_source(folder_.string());
-  ASSERT_TRUE(gguf.ok() && hf.ok());
+  ASSERT_TRUE(gguf.ok()) << gguf.status().message();
+  ASSERT_TRUE(hf.ok()) << hf.status().message();
   const ModelWeights a = read_weights(**gguf), b = read_weights(**hf);
   ASSERT_TRUE(refusal(a.problems).ok()) << refusal(a.problems).message();
   ASSERT_TRUE(refusal(b.problems).ok()) << refusal(b.problems).message();

@@ -34,7 +34,7 @@ int64_t seen_tokens(const LayerKv& kv, int64_t tokens) {
 // Of one layer in a page.
 int64_t layer_bytes(const LayerKv& layer, KvFormats formats, int32_t block_tokens) {
   const KvLayerView kv = kv_view(layer, formats, KeyLayout::kTransposed, block_tokens);
-  return k_part_bytes(kv) + v_part_bytes(kv);
+  return layer_part_bytes(kv);
 }
 
 std::vector<KvLayerKind> kinds_of(const ModelSpec& spec, KvFormats formats, int32_t block_tokens) {

@@ -194,6 +194,12 @@ TEST(KvPlan, APageHoldsWhatLayersKeep) {
   const LayerKv latent{.kv_heads = 1, .k_dim = 576, .v_dim = 512, .v_aliases_k = true};
   EXPECT_EQ(layer_bytes(latent, {kF16}), 16 * 576 * 2);
   EXPECT_EQ(layer_bytes(latent, {kInt8}), 16 * (576 + 18 * 2));
+  // DeepSeek V3.2's with the key of an index, which has 16 bits where others have fewer.
+  LayerKv sparse = latent;
+  sparse.index_dim = 128;
+  EXPECT_EQ(layer_bytes(sparse, {kF16}), 16 * (576 + 128) * 2);
+  EXPECT_EQ(layer_bytes(sparse, {kInt8}), 16 * (576 + 18 * 2 + 128 * 2));
+  EXPECT_EQ(layer_bytes(sparse, {kF32}), 16 * (576 + 128) * 4);
   // A format of a layer's own goes before the engine's.
   EXPECT_EQ(layer_bytes({.kv_heads = 1, .v_dim = 96, .v_format = kF32}, {kInt8}), 16 * 96 * 4);
 }

@@ -13,12 +13,14 @@ constexpr std::byte kPoison{0xff};  // NaN in every float type, that of scales a
 
 // All heads of a layer at one cache slot.
 void poison_slot(const KvLayerView& layer, int64_t slot) {
-  const std::vector<float> nans(static_cast<size_t>(std::max(layer.k_dim, layer.v_dim)),
-                                std::numeric_limits<float>::quiet_NaN());
+  const std::vector<float> nans(
+      static_cast<size_t>(std::max({layer.k_dim, layer.v_dim, layer.index_dim})),
+      std::numeric_limits<float>::quiet_NaN());
   for (int32_t head = 0; head < layer.kv_heads; ++head) {
     store_key(layer, slot, head, nans.data());
     if (!layer.v_aliases_k) store_value(layer, slot, head, nans.data());
   }
+  if (layer.index_dim > 0) store_index_key(layer, slot, nans.data());
 }
 
 }  // namespace

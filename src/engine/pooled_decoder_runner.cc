@@ -26,7 +26,7 @@ class PassKv {
     int64_t page_bytes = 0;
     for (const LayerKv& layer : spec.kv) {
       KvLayerView view = kv_view(layer, formats, key_layout(device.kind()), kPageTokens);
-      const int64_t bytes = view.v_offset + v_part_bytes(view);
+      const int64_t bytes = layer_part_bytes(view);
       view.block_stride = (bytes + kPageAlignment - 1) / kPageAlignment * kPageAlignment;
       page_bytes = std::max(page_bytes, view.block_stride);
       kv.layers_.push_back(view);

@@ -38,6 +38,7 @@ void move_token(const KvStorage& storage, const SlotTable& slots, const TokenMov
     const int32_t to_page = table[static_cast<size_t>(move.to / block_tokens)];
     CHECK(from_page >= 0 && to_page >= 0);
     const int32_t from = move.from % block_tokens, to = move.to % block_tokens;
+    if (kv.index_dim > 0) move_head(index_head(kv, from_page), from, index_head(kv, to_page), to);
     for (int32_t head = 0; head < kv.kv_heads; ++head) {
       move_head(k_head(kv, from_page, head), from, k_head(kv, to_page, head), to);
       if (kv.v_aliases_k) continue;

@@ -78,6 +78,8 @@ constexpr std::array kArchitectures = {
     decoder<qwen2_moe_spec>("qwen2moe", expert_hf_names),
     decoder<dots1_spec>("dots1", expert_hf_names),
     decoder<deepseek_spec>("deepseek2", deepseek_hf_names),
+    decoder<deepseek_spec>("deepseek32", deepseek_hf_names),
+    decoder<deepseek_spec>("glm-dsa", deepseek_hf_names),
     decoder<olmoe_spec>("olmoe", expert_hf_names),
     decoder<gemma_spec>("gemma", gemma_hf_names),
     decoder<gemma2_spec>("gemma2", gemma2_hf_names),

@@ -19,6 +19,11 @@ constexpr auto kLatentNames = std::to_array<HfTensorName>({
     {"model.layers.{}.self_attn.kv_a_proj_with_mqa.weight", "blk.{}.attn_kv_a_mqa.weight"},
     {"model.layers.{}.self_attn.kv_a_layernorm.weight", "blk.{}.attn_kv_a_norm.weight"},
     {"model.layers.{}.self_attn.kv_b_proj.weight", "blk.{}.attn_kv_b.weight"},
+    {"model.layers.{}.self_attn.indexer.k_norm.weight", "blk.{}.indexer.k_norm.weight"},
+    {"model.layers.{}.self_attn.indexer.k_norm.bias", "blk.{}.indexer.k_norm.bias"},
+    {"model.layers.{}.self_attn.indexer.wk.weight", "blk.{}.indexer.attn_k.weight"},
+    {"model.layers.{}.self_attn.indexer.weights_proj.weight", "blk.{}.indexer.proj.weight"},
+    {"model.layers.{}.self_attn.indexer.wq_b.weight", "blk.{}.indexer.attn_q_b.weight"},
 });
 
 // YaRN sharpens scores where the file says so (mscale_all_dim).
@@ -28,6 +33,16 @@ float score_scale(const ModelConfig& config) {
   if (scaling.kind == RopeScaling::Kind::kNone) return static_cast<float>(plain);
   const double mscale = yarn_mscale(scaling.factor, scaling.mscale_all_dim);
   return static_cast<float>(plain * mscale * mscale);
+}
+
+KeyIndexSpec key_index_of(const LatentConfig& latent, size_t layer) {
+  const bool carried = !latent.index_shared.empty();
+  return {.heads = latent.index_heads,
+          .dim = latent.index_dim,
+          .top = latent.index_top,
+          .rows_interleaved = latent.index_interleaved,
+          .shared = carried && latent.index_shared[layer],
+          .carried = carried};
 }
 
 LatentAttentionSpec latent_attention_of(const ModelConfig& config) {
@@ -48,13 +63,16 @@ LatentAttentionSpec latent_attention_of(const ModelConfig& config) {
 
 DecoderSpec deepseek_spec(const ModelConfig& config) {
   DecoderSpec spec = uniform_decoder(config);
-  for (DecoderLayerSpec& layer : spec.layers) {
-    layer.mixer = latent_attention_of(config);
+  const LatentAttentionSpec attention = latent_attention_of(config);
+  for_each_layer(spec, [&](DecoderLayerSpec& layer, int32_t i) {
+    LatentAttentionSpec own = attention;
+    own.index = key_index_of(config.mixers.latent, static_cast<size_t>(i));
+    layer.mixer = own;
     auto* const mixture = std::get_if<MixtureSpec>(&layer.feed_forward);
     if (mixture != nullptr) {
       mixture->choice_bias = mixture->router.scores == RouterScores::kSigmoid;
     }
-  }
+  });
   return spec;
 }
 

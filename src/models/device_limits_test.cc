@@ -120,6 +120,16 @@ TEST(DeviceLimits, PartsOfCpusAloneAreRefusedByName) {
                MixtureSpec{.router = {.experts = 2, .used = 1}, .width = 8, .scales_input = true};
          }),
          "experts whose inputs are scaled");
+  starts(refused([](DecoderSpec& spec) {
+           spec.layers[0].mixer = LatentAttentionSpec{.heads = 2,
+                                                      .rank = 8,
+                                                      .query_rank = 8,
+                                                      .plain_dim = 4,
+                                                      .rope_dim = 4,
+                                                      .value_dim = 4,
+                                                      .index = {.heads = 2, .dim = 8, .top = 4}};
+         }),
+         "attention of keys that an index chooses");
 }
 
 // A CPU takes whatever a file may ask for.

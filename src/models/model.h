@@ -37,6 +37,7 @@ struct LayerKv {
   int32_t v_dim = 0;
   int32_t window = 0;        // > 0: sliding
   bool v_aliases_k = false;  // a value is the first v_dim components of its key: a latent
+  int32_t index_dim = 0;     // > 0: of a key of sparse attention's index, beside these
   // Empty: as the engine keeps all that have no format of their own.
   std::optional<KvFormat> k_format = {};
   std::optional<KvFormat> v_format = {};
@@ -57,8 +58,10 @@ inline KvLayerView kv_view(const LayerKv& layer, KvFormats formats, KeyLayout ke
                  .block_tokens = block_tokens,
                  .kv_heads = layer.kv_heads,
                  .k_dim = layer.k_dim,
-                 .v_dim = layer.v_dim};
+                 .v_dim = layer.v_dim,
+                 .index_dim = layer.index_dim};
   kv.v_offset = k_part_bytes(kv);
+  kv.index_offset = kv.v_offset + v_part_bytes(kv);
   return kv;
 }
 

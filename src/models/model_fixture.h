@@ -131,7 +131,7 @@ class SequenceSession {
 
   void add_layer(const LayerKv& layer) {
     KvLayerView kv = kv_view(layer, formats_, KeyLayout::kTransposed, kBlockTokens);
-    kv.block_stride = k_part_bytes(kv) + v_part_bytes(kv);
+    kv.block_stride = layer_part_bytes(kv);
     const int64_t bytes = std::max<int64_t>(kv.block_stride * blocks_, 1);
     pools_.push_back(std::move(device_.allocate(bytes).value()));
     std::memset(pools_.back().data(), 0xff, static_cast<size_t>(pools_.back().size()));

@@ -23,7 +23,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-constexpr size_t kModelCount = 159;
+constexpr size_t kModelCount = 164;
 // Others, as tests/models/compare_with_transformers.py makes them.
 const char* const kOtherFolder = std::getenv("HEADRACE_TINY_MODELS");
 const char* const kFolder = kOtherFolder == nullptr ? "tests/data/models" : kOtherFolder;
@@ -50,6 +50,9 @@ constexpr double kBlocksErrorMax = 0.08;
 // Latents pass one more rounding on their way to a score: transformers in bfloat16 is off by 0.075
 // itself, 0.078 measured, and 0.149 with a cache of 8 bits.
 constexpr double kLatentErrorMax = 0.16;
+// A rounding chooses other keys of nearly equal scores, as it does experts: transformers in
+// bfloat16 is off by 0.46 itself, 0.28 measured.
+constexpr double kChosenKeysErrorMax = 0.3;
 
 std::vector<std::string> model_names() {
   constexpr std::string_view kSuffix = ".expected.safetensors";
@@ -199,10 +202,12 @@ class TinyModel {
     return rows != nullptr && (headrace::is_quantised(rows->dtype()) || rows->fast_type());
   }
   bool keeps_latents() const { return loaded_.model->spec().kv.front().v_aliases_k; }
+  bool chooses_keys() const { return loaded_.model->spec().kv.front().index_dim > 0; }
   // Of arithmetic that rounds to 16 bits; `others`: of models without gated DeltaNet, latents and
   // block types.
   double rounded_error_max(double others) const {
     if (has_delta_net()) return kDeltaNetErrorMax;
+    if (chooses_keys()) return std::max(kChosenKeysErrorMax, others);
     if (keeps_latents()) return std::max(kLatentErrorMax, others);
     if (has_scan()) return std::max(kScanErrorMax, others);
     if (has_sinks()) return kSinksFactor * others;

@@ -4,10 +4,13 @@
 
 #include "ops/attention/attention.h"
 #include "ops/attention/full_attention.h"
+#include "ops/attention/gather_keys.h"
+#include "ops/attention/index_keys.h"
 #include "ops/attention/latent_kv.h"
 #include "ops/attention/page_rows.h"
 #include "ops/attention/rope_attention.h"
 #include "ops/attention/rope_kv.h"
+#include "ops/attention/select_keys.h"
 #include "ops/linear/gated_linear.h"
 #include "ops/linear/grouped_linear.h"
 #include "ops/linear/head_linear.h"
@@ -81,9 +84,12 @@
 #define HR_OPS(OP)                       \
   HR_OPS_ON_CUDA(OP)                     \
   OP(full_attention, FullAttentionArgs)  \
+  OP(gather_keys, GatherKeysArgs)        \
+  OP(index_keys, IndexKeysArgs)          \
   OP(rg_lru, RgLruArgs)                  \
   OP(row_scatter_add, RowScatterAddArgs) \
   OP(sample, SampleArgs)                 \
+  OP(select_keys, SelectKeysArgs)        \
   OP(token_logprobs, TokenLogprobsArgs)  \
   OP(token_shift, TokenShiftArgs)        \
   OP(wkv7, Wkv7Args)

@@ -69,8 +69,7 @@ Status LayerRunner::prepare(const Model& model, int32_t layer) {
   const KvLayerView kv = kv_view(model.spec().kv[static_cast<size_t>(layer)], {KvFormat::kF16},
                                  KeyLayout::kTransposed, kBlockTokens);
   const int64_t blocks = (length_ + kBlockTokens - 1) / kBlockTokens;
-  const int64_t bytes =
-      std::max<int64_t>((k_part_bytes(kv) + v_part_bytes(kv)) * blocks * (rows / length_), 1);
+  const int64_t bytes = std::max<int64_t>(layer_part_bytes(kv) * blocks * (rows / length_), 1);
   if (pages_.size() < bytes) {
     pages_ = Buffer();
     HR_ASSIGN_OR_RETURN(pages_, device_.allocate(bytes));
@@ -105,7 +104,7 @@ void LayerRunner::run_some(const Model& model, int32_t layer, int64_t first,
   KvLayerView& own = kv[static_cast<size_t>(layer)];
   own = kv_view(model.spec().kv[static_cast<size_t>(layer)], {KvFormat::kF16},
                 KeyLayout::kTransposed, kBlockTokens);
-  own.block_stride = k_part_bytes(own) + v_part_bytes(own);
+  own.block_stride = layer_part_bytes(own);
   own.base = pages_.data();
   const ForwardBatch batch{
       .tokens = TokenSpan(tokens_).subspan(static_cast<size_t>(first), static_cast<size_t>(rows)),

@@ -136,6 +136,13 @@ struct LatentConfig {
   int32_t value_dim = 0;   // of a head
   int32_t key_dim = 0;     // both together, where a file has it so
   bool joined = true;      // keys' and values' matrices lie in one tensor, attn_kv_b
+  // Of an index that says which keys a row attends (DeepSeek V3.2).
+  int32_t index_heads = 0;         // 0: rows attend all that they see
+  int32_t index_dim = 0;           // of its keys
+  int32_t index_top = 0;           // keys that a row attends, at most
+  bool index_interleaved = false;  // rows of its rotated components lie in that order
+  std::vector<bool>
+      index_shared;  // [layers] these attend what the one before them does; empty: none
 };
 
 // Of RWKV-7. Ranks are of what decays, rates (ICLR), gates of the first layer's values and gates of
@@ -298,7 +305,7 @@ inline bool has_states(const ModelConfig& config) {
 // Whether a pass has to go through all layers at once: they leave to later ones more than rows.
 inline bool has_joined_layers(const ModelConfig& config) {
   return config.mixers.gemma.sharing_layers > 0 || config.mixers.gemma.input_width > 0 ||
-         config.mixers.gemma.streams > 0;
+         config.mixers.gemma.streams > 0 || !config.mixers.latent.index_shared.empty();
 }
 // Whether some layer attends; else a sequence keeps states alone.
 inline bool any_attends(const ModelConfig& config) {
@@ -316,6 +323,7 @@ struct ModelLimits {
   int32_t vocab_max = 1 << 24;
   int32_t context_length_max = 1 << 27;
   int32_t conv_taps_max = 64;
+  int32_t index_top_max = 1 << 16;
 };
 inline constexpr ModelLimits kModelLimits;
 

@@ -6,6 +6,7 @@
 
 #include "weights/gemma_families.h"
 #include "weights/gpt_families.h"
+#include "weights/latent_families.h"
 #include "weights/llama4_family.h"
 #include "weights/mamba_families.h"
 #include "weights/model_config.h"
@@ -36,6 +37,7 @@ class GgufConfigReader {
     read_tensors();
     HR_RETURN_IF_ERROR(read_expert_rules());
     HR_RETURN_IF_ERROR(read_latent());
+    HR_RETURN_IF_ERROR(read_gguf_key_index(file_, source_, config_));
     if (has_state_space(family_)) {
       HR_RETURN_IF_ERROR(read_gguf_state_space(file_, source_, network_widths_, config_));
     }

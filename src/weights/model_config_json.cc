@@ -10,6 +10,7 @@
 #include "weights/gemma_families.h"
 #include "weights/gpt_families.h"
 #include "weights/hub_quantisation.h"
+#include "weights/latent_families.h"
 #include "weights/llama4_family.h"
 #include "weights/mamba_families.h"
 #include "weights/model_config.h"
@@ -59,7 +60,7 @@ class JsonConfigReader {
     HR_RETURN_IF_ERROR(read_rope());
     HR_RETURN_IF_ERROR(read_window());
     HR_RETURN_IF_ERROR(read_rope_layers());
-    HR_RETURN_IF_ERROR(read_latent());
+    HR_RETURN_IF_ERROR(read_latent(json_, source_, config_));
     HR_RETURN_IF_ERROR(read_mixers());
     HR_RETURN_IF_ERROR(read_layered_gemma(json_, source_, config_));
     HR_RETURN_IF_ERROR(read_tuned_queries(json_, source_, config_));
@@ -540,34 +541,6 @@ class JsonConfigReader {
     for (int32_t i = 0; period > 0 && i < config_.layers; ++i) {
       config_.rope_layers.push_back((i + 1) % period != 0);
     }
-    return ok_status();
-  }
-
-  // ---- latent attention ----
-
-  Status read_latent() {
-    if (config_.mixers.latent.rank == 0) return ok_status();
-    ExpertConfig& experts = config_.experts;
-    const bool is_v2 = experts.scores == ExpertScores::kSoftmax;
-    // DeepSeek V2's class knows one order of rows, and does not divide weights by their sum.
-    if (!is_v2) {
-      HR_ASSIGN_OR_RETURN(config_.qk_rows_interleaved, flag_or(json_, "rope_interleave", true));
-    } else if (experts.normalised.value_or(false)) {
-      return source_.unsupported_field("norm_topk_prob", "true is not supported of DeepSeek V2");
-    }
-    HR_ASSIGN_OR_RETURN(const int32_t period, length_or(json_, "moe_layer_freq", 1));
-    if (period != 1) {
-      return source_.unsupported_field("moe_layer_freq",
-                                       fmt::format("{} is not supported, only 1", period));
-    }
-    const Json* method = find("topk_method");
-    const bool by_groups =
-        method != nullptr && method->is_string() && method->as_string() == "group_limited_greedy";
-    if (by_groups && experts.groups > 1) {
-      return source_.unsupported_field(
-          "topk_method", "groups by their best expert (DeepSeek V2) are not supported");
-    }
-    if (is_v2) experts.groups = experts.groups_used = 1;
     return ok_status();
   }
 

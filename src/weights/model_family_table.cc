@@ -7,6 +7,7 @@
 #include "weights/gemma_families.h"
 #include "weights/gpt_families.h"
 #include "weights/kin_families.h"
+#include "weights/latent_families.h"
 #include "weights/llama4_family.h"
 #include "weights/mamba_families.h"
 #include "weights/recurrent_gemma_family.h"
@@ -92,26 +93,6 @@ constexpr auto kDots1Fields = std::to_array<ConfigField>({
     {&ExpertConfig::dense_first, "leading_dense_block_count", "first_k_dense_replace", 0,
      kModelLimits.layers_max},
 });
-// DeepSeek V2 and V3, GLM-4.7-Flash: latent attention, and the same router.
-constexpr auto kDeepSeekFields = [] {
-  std::array<ConfigField, kDots1Fields.size() + 7> fields;
-  auto next = std::copy(kDots1Fields.begin(), kDots1Fields.end(), fields.begin());
-  constexpr int32_t kDimMax = kModelLimits.head_dim_max;
-  *next++ = {&LatentConfig::rank, "attention.kv_lora_rank", "kv_lora_rank", 1, kDimMax, kRequired};
-  *next++ = {&LatentConfig::query_rank,
-             "attention.q_lora_rank",
-             "q_lora_rank",
-             0,
-             kModelLimits.hidden_max,
-             kNullable};
-  *next++ = {&LatentConfig::plain_dim, "", "qk_nope_head_dim", 1, kDimMax};
-  *next++ = {&LatentConfig::rope_dim, "rope.dimension_count", "qk_rope_head_dim", 2, kDimMax};
-  *next++ = {&LatentConfig::key_dim, "attention.key_length_mla", "", 1, kDimMax};
-  *next++ = {&LatentConfig::value_dim, "attention.value_length_mla", "v_head_dim", 1, kDimMax};
-  *next++ = {&MixerConfig::drafting_layers, "",       "num_nextn_predict_layers", 0,
-             kModelLimits.layers_max,       kNullable};
-  return fields;
-}();
 constexpr ConfigField kSharedExpertWidth{
     &ExpertConfig::shared_width, "expert_shared_feed_forward_length",
     "shared_expert_intermediate_size", 1, kModelLimits.ffn_max};
@@ -296,47 +277,6 @@ void qwen3_moe_defaults(ModelConfig& config) {
 void dots1_defaults(ModelConfig& config) {
   set_defaults(config, 1e4, 2048, 1e-6f);
   config.experts = {.width = 1408, .normalised = false};
-}
-void deepseek2_defaults(ModelConfig& config) {
-  set_defaults(config, 1e4, 2048, 1e-6f);
-  config.qk_rows_interleaved = true;
-  config.mixers.latent = {
-      .rank = 512, .query_rank = 1536, .plain_dim = 128, .rope_dim = 64, .value_dim = 128};
-  config.experts = {.count = 64,
-                    .used = 6,
-                    .width = 1407,
-                    .shared_count = 2,
-                    .normalised = false,
-                    .scores = ExpertScores::kSoftmax};
-}
-void deepseek3_defaults(ModelConfig& config) {
-  deepseek2_defaults(config);
-  config.context_length = 4096;
-  config.experts = {.count = 256,
-                    .used = 8,
-                    .width = 2048,
-                    .shared_count = 1,
-                    .scale = 2.5f,
-                    .normalised = true,
-                    .scores = ExpertScores::kSigmoid,
-                    .groups = 8,
-                    .groups_used = 4,
-                    .dense_first = 3};
-}
-void glm4_moe_lite_defaults(ModelConfig& config) {
-  deepseek3_defaults(config);
-  config.context_length = 202752;
-  config.rms_eps = 1e-5f;
-  config.mixers.latent = {
-      .rank = 512, .query_rank = 768, .plain_dim = 192, .rope_dim = 64, .value_dim = 256};
-  config.experts = {.count = 64,
-                    .used = 4,
-                    .width = 1536,
-                    .shared_count = 1,
-                    .scale = 1.8f,
-                    .normalised = true,
-                    .scores = ExpertScores::kSigmoid,
-                    .dense_first = 1};
 }
 void olmoe_defaults(ModelConfig& config) {
   set_defaults(config, 1e4, 4096, 1e-5f);
@@ -529,9 +469,6 @@ constexpr NameArray<1> kMixtralClasses{"MixtralForCausalLM"};
 constexpr NameArray<1> kQwen2MoeClasses{"Qwen2MoeForCausalLM"};
 constexpr NameArray<1> kQwen3MoeClasses{"Qwen3MoeForCausalLM"};
 constexpr NameArray<1> kDots1Classes{"Dots1ForCausalLM"};
-constexpr NameArray<1> kDeepSeek2Classes{"DeepseekV2ForCausalLM"};
-constexpr NameArray<1> kDeepSeek3Classes{"DeepseekV3ForCausalLM"};
-constexpr NameArray<1> kGlm4MoeLiteClasses{"Glm4MoeLiteForCausalLM"};
 constexpr NameArray<1> kOlmoeClasses{"OlmoeForCausalLM"};
 constexpr NameArray<2> kGraniteMoeClasses{"GraniteMoeForCausalLM", "GraniteMoeSharedForCausalLM"};
 constexpr NameArray<1> kQwen2Classes{"Qwen2ForCausalLM"};
@@ -613,6 +550,8 @@ constexpr auto kFamilies = std::to_array<ModelFamily>({
     {"deepseek2", kDeepSeek3Classes, kSilu, kInterleaved, kDeepSeekFields, deepseek3_defaults},
     {"deepseek2", kGlm4MoeLiteClasses, kSilu, kInterleaved, kDeepSeekFields,
      glm4_moe_lite_defaults},
+    {"deepseek32", kDeepSeek32Classes, kSilu, kInterleaved, kSparseFields, deepseek32_defaults},
+    {"glm-dsa", kGlmDsaClasses, kSilu, kInterleaved, kSparseFields, glm_dsa_defaults},
     {"olmoe", kOlmoeClasses, kSilu, !kInterleaved, kOlmoeFields, olmoe_defaults},
     {"qwen2moe", kQwen2MoeClasses, kSilu, !kInterleaved, kQwen2MoeFields, qwen2_moe_defaults},
     {"qwen3moe", kQwen3MoeClasses, kSilu, !kInterleaved, kQwen3MoeFields, qwen3_moe_defaults},

@@ -31,7 +31,7 @@ import make_tiny_models as tiny
 
 FAMILIES = {**tiny.FOLDERS, **tiny.LATER_FOLDERS, **tiny.EXPERT_FOLDERS, **tiny.ROUTER_FOLDERS, **tiny.STATE_FOLDERS,
             **tiny.LATER_STATE_FOLDERS, **tiny.LATENT_FOLDERS, **tiny.KIN_FOLDERS, **tiny.GPT_FOLDERS,
-            **tiny.MAMBA_FOLDERS, **tiny.LAST_FOLDERS, **tiny.NEWEST_FOLDERS, **tiny.LLAMA4_FOLDERS}
+            **tiny.MAMBA_FOLDERS, **tiny.LAST_FOLDERS, **tiny.NEWEST_FOLDERS, **tiny.LLAMA4_FOLDERS, **tiny.SPARSE_FOLDERS}
 DIFFERENCE_MAX = 1e-4  # of ln p, as the test has it
 # Whose sizes hang together in ways of their own.
 AS_THEY_ARE = {*tiny.STATE_FOLDERS, *tiny.LATER_STATE_FOLDERS, *tiny.LATENT_FOLDERS, *tiny.GPT_FOLDERS,
@@ -67,6 +67,11 @@ def drawn_state_space(kind, options, rng):
 
 def drawn_sizes(name, options, rng):
     """Other sizes than the repository's, in the same relations."""
+    if name in tiny.SPARSE_FOLDERS:
+        rotated, heads = rng.choice([4, 8, 16]), rng.choice([2, 3, 5])
+        return dict(num_attention_heads=heads, num_key_value_heads=heads, kv_lora_rank=rng.choice([8, 20, 33]), qk_rope_head_dim=rotated,
+                    qk_nope_head_dim=rng.choice([6, 12, 17]), v_head_dim=rng.choice([5, 10, 16]), q_lora_rank=rng.choice([12, 24]),
+                    index_head_dim=rotated * rng.choice([1, 2, 3]), index_n_heads=rng.choice([9, 12, 21]), index_topk=rng.choice([5, 17, 33, 64]))
     if name in AS_THEY_ARE:
         return {}
     if name in tiny.MAMBA_FOLDERS:
@@ -157,7 +162,7 @@ def neutral(name, value):
     if name.endswith(("laurel.linear_left.weight", "per_layer_input_gate.weight", "prediction_coefs.weight", "correction_coefs.weight",
                       "embed_tokens_per_layer.weight", "per_layer_model_projection.weight")):
         return torch.zeros_like(value)
-    if name.endswith(("correct_output_scale", "router.scale", "per_expert_scale", "layer_scalar")):
+    if name.endswith(("correct_output_scale", "router.scale", "per_expert_scale", "layer_scalar", "indexer.weights_proj.weight")):
         return torch.ones_like(value)
     if name.endswith((".D", "bias", "k_a", "r_k", *(f"attn.x_{of}" for of in "rwkvag"), "ffn.x_k")):
         return torch.zeros_like(value)
@@ -177,7 +182,7 @@ KNOCKED_KEYS = {
     "use_parallel_residual": None, "num_experts_per_tok": 1, "moe_k": 1, "n_group": 1, "partial_rotary_factor": 1.0,
     "rope_theta": 500.0, "factor": 1.0, "embedding_multiplier": 1.0, "residual_multiplier": 1.0, "attention_multiplier": 1.0,
     "logits_scaling": 1.0, "attn_logit_softcapping": None, "final_logit_softcapping": None, "query_pre_attn_scalar": 7,
-    "layer_types": None, "no_rope_layers": None, "norm_eps": 0.5, "rms_norm_eps": 0.5, "layer_norm_eps": 0.5,
+    "layer_types": None, "index_topk": 4096, "indexer_types": None, "no_rope_layers": None, "norm_eps": 0.5, "rms_norm_eps": 0.5, "layer_norm_eps": 0.5,
     "layer_norm_epsilon": 0.5, "norm_epsilon": 0.5, "hidden_act": "gelu",
     "time_step_limit": [0.0, {"__float__": "Infinity"}], "time_step_min": 0.0, "attn_layer_indices": [], "position_embedding_type": "nope",
     "mamba_norm_before_gate": None, "key_multiplier": 1.0, "attention_in_multiplier": 1.0, "attention_out_multiplier": 1.0,
@@ -196,6 +201,8 @@ MOVE_NOTHING = {("flex-olmo", "norm_topk_prob"), ("minimax-m2", "partial_rotary_
                 ("granite-hybrid-dense", "num_experts_per_tok"), ("nemotron-h", "num_experts_per_tok"),
                 ("nemotron-h", "norm_topk_prob"), *((name, "time_step_min") for name in tiny.MAMBA_FOLDERS if name != "nemotron-h"),
                 *((name, "time_step_rank") for name in ("mamba2", "mamba2-biases")),
+                # All layers of these are of one type, whatever a file says; those of one have an index each.
+                *((name, "layer_types") for name in tiny.SPARSE_FOLDERS), ("glm-dsa", "indexer_types"),
                 # Of training alone; what a key switches off.
                 ("llama4", "router_jitter_noise"), ("llama4-plain", "router_jitter_noise"),
                 ("gemma3n-streams", "model.language_model.layers.altup.correct_output_scale"),

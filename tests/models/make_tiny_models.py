@@ -388,6 +388,18 @@ LLAMA4_FOLDERS = {
                      "float16"),
     "ministral3": ("Ministral3", GROWING, "bfloat16"),
 }
+# Latent attention of keys that an index chooses. Many of its heads, so that no two keys have the score 0.
+INDEX = dict(index_n_heads=12, index_head_dim=16, index_topk=40, q_lora_rank=24, n_shared_experts=1, first_k_dense_replace=1)
+DEEPSEEK32 = dict(**LATENT, **INDEX, n_group=4, topk_group=2, routed_scaling_factor=2.5,
+                  **rope("yarn", factor=4.0, original_max_position_embeddings=ORIGINAL_CONTEXT, mscale=1.0, mscale_all_dim=1.0))
+GLM_DSA = dict(**LATENT, **INDEX, n_group=1, topk_group=1, routed_scaling_factor=1.8)
+SPARSE_FOLDERS = {
+    "deepseek32": ("DeepseekV32", DEEPSEEK32, "bfloat16"),
+    "glm-dsa": ("GlmMoeDsa", GLM_DSA, "bfloat16"),
+    "glm-dsa-shared": ("GlmMoeDsa", {**GLM_DSA, "num_hidden_layers": 4, "indexer_types": ["full", "shared", "full", "shared"]}, "bfloat16"),
+}
+SPARSE_GGUF_FILES = {"deepseek32-gguf": SPARSE_FOLDERS["deepseek32"][:2], "glm-dsa-gguf": SPARSE_FOLDERS["glm-dsa-shared"][:2]}
+
 # Of GGUF files llama.cpp takes the sizes of chunks and steps for granted.
 LLAMA4_GGUF_FILES = {"ministral3-gguf": ("Ministral3", GROWING),
                      "llama4-gguf": ("Llama4", dict(**{**LLAMA4, "attention_chunk_size": 8192, "floor_scale": 8192, "attn_scale": 0.1}))}
@@ -426,7 +438,7 @@ def random_weights(model, seed):
             # The last expert that is chosen has a small share, so that it matters little which of two nearly equal
             # ones a rounding makes it.
             router = name.endswith(("router.proj.weight", "mlp.gate.weight", "router.weight", "feed_forward.gate.weight", "mlp.router.weight"))
-            if router and model.config.model_type not in ("dots1", "lfm2_moe", "deepseek_v3", "glm4_moe_lite", *BIASED_KINDS):
+            if router and model.config.model_type not in ("dots1", "lfm2_moe", "deepseek_v3", "glm4_moe_lite", "deepseek_v32", "glm_moe_dsa", *BIASED_KINDS):
                 gain = 6.0
             parameter.data = noise * gain / math.sqrt(parameter.shape[-1])
             if name.endswith("experts.gate_up_proj") and model.config.model_type == "gpt_oss":
@@ -546,7 +558,7 @@ def write_folder(folder, name, model, dtype):
     weights = model.state_dict()
     if name in {**EXPERT_FOLDERS, **ROUTER_FOLDERS, **STATE_FOLDERS,
                 **LATER_STATE_FOLDERS, **LATENT_FOLDERS, **KIN_FOLDERS, **GPT_FOLDERS, **MAMBA_FOLDERS, **LAST_FOLDERS,
-                **NEWEST_FOLDERS, **LLAMA4_FOLDERS} and name not in FUSED:
+                **NEWEST_FOLDERS, **LLAMA4_FOLDERS, **SPARSE_FOLDERS} and name not in FUSED:
         weights = load_file(folder / "model.safetensors")
     weights = {key: value.to(dtype).contiguous() for key, value in weights.items()}
     if model.config.tie_word_embeddings:
@@ -564,7 +576,9 @@ ARCHITECTURES = {"Llama": "llama", "Qwen2": "qwen2", "Qwen3": "qwen3", "Gemma2":
                  "Gemma3": "gemma3", "Phi3": "phi3", "SmolLM3": "smollm3", "Olmo2": "olmo2", "Olmo3": "olmo2",
                  "Granite": "granite", "Ministral3": "mistral3", "Llama4": "llama4", "Starcoder2": "starcoder2", "Mixtral": "llama", "Qwen2Moe": "qwen2moe",
                  "Lfm2": "lfm2", "Lfm2Moe": "lfm2moe", "Qwen3Moe": "qwen3moe", "Olmoe": "olmoe", "GraniteMoe": "granitemoe", "Dots1": "dots1",
-                 "HunYuanDenseV1": "hunyuan-dense", "HunYuanMoEV1": "hunyuan-moe", "DeepseekV2": "deepseek2", "DeepseekV3": "deepseek2"}
+                 "HunYuanDenseV1": "hunyuan-dense", "HunYuanMoEV1": "hunyuan-moe", "DeepseekV2": "deepseek2", "DeepseekV3": "deepseek2",
+                 "DeepseekV32": "deepseek32", "GlmMoeDsa": "glm-dsa"}
+LATENT_ARCHITECTURES = ("deepseek2", "deepseek32", "glm-dsa")
 INTERLEAVED = {"llama", "mistral3", "smollm3", "granite", "granitemoe"}
 NAMES = {"input_layernorm": "attn_norm", "self_attn.q_proj": "attn_q", "self_attn.k_proj": "attn_k",
          "self_attn.v_proj": "attn_v", "self_attn.o_proj": "attn_output",
@@ -578,7 +592,8 @@ NAMES = {"input_layernorm": "attn_norm", "self_attn.q_proj": "attn_q", "self_att
          "mlp.shared_experts.down_proj": "ffn_down_shexp", "mlp.gate": "ffn_gate_inp", "block_sparse_moe.router": "ffn_gate_inp",
          "self_attn.q_a_proj": "attn_q_a", "self_attn.q_a_layernorm": "attn_q_a_norm", "self_attn.q_b_proj": "attn_q_b",
          "self_attn.kv_a_proj_with_mqa": "attn_kv_a_mqa", "self_attn.kv_a_layernorm": "attn_kv_a_norm",
-         "self_attn.kv_b_proj": "attn_kv_b",
+         "self_attn.kv_b_proj": "attn_kv_b", "self_attn.indexer.k_norm": "indexer.k_norm", "self_attn.indexer.wk": "indexer.attn_k",
+         "self_attn.indexer.weights_proj": "indexer.proj", "self_attn.indexer.wq_b": "indexer.attn_q_b",
          "self_attn.query_layernorm": "attn_q_norm", "self_attn.key_layernorm": "attn_k_norm", "mlp.gate.wg": "ffn_gate_inp",
          "mlp.shared_mlp.gate_proj": "ffn_gate_shexp", "mlp.shared_mlp.up_proj": "ffn_up_shexp",
          "mlp.shared_mlp.down_proj": "ffn_down_shexp", "operator_norm": "attn_norm", "ffn_norm": "ffn_norm", "conv.conv": "shortconv.conv",
@@ -609,7 +624,7 @@ def interleave_rows(rows, heads):
 
 def write_keys(writer, config, architecture):
     parameters = config.rope_parameters.get("full_attention", config.rope_parameters)
-    head_dim = getattr(config, "head_dim", None) if architecture != "deepseek2" else None
+    head_dim = getattr(config, "head_dim", None) if architecture not in LATENT_ARCHITECTURES else None
     writer.add_name("tiny")
     writer.add_context_length(config.max_position_embeddings)
     writer.add_embedding_length(config.hidden_size)
@@ -649,9 +664,9 @@ def write_keys(writer, config, architecture):
     if architecture == "hunyuan-moe":
         writer.add_expert_feed_forward_length(config.intermediate_size)
         writer.add_expert_shared_feed_forward_length(config.intermediate_size)
-    if architecture == "deepseek2":
+    if architecture in LATENT_ARCHITECTURES:
         write_latent_keys(writer, config)
-    if architecture in ("dots1", "deepseek2"):
+    if architecture in ("dots1", *LATENT_ARCHITECTURES):
         writer.add_expert_shared_count(config.n_shared_experts)
         writer.add_expert_weights_scale(config.routed_scaling_factor)
         writer.add_expert_weights_norm(config.norm_topk_prob)
@@ -664,7 +679,7 @@ def write_keys(writer, config, architecture):
         writer.add_leading_dense_block_count(config.num_dense_layers)
         writer.add_expert_gating_func(gguf.ExpertGatingFuncType.SIGMOID)
         writer.add_expert_weights_scale(config.routed_scaling_factor)
-    if architecture in ("qwen2moe", "qwen3moe", "dots1", "lfm2moe", "deepseek2"):
+    if architecture in ("qwen2moe", "qwen3moe", "dots1", "lfm2moe", *LATENT_ARCHITECTURES):
         writer.add_expert_feed_forward_length(config.moe_intermediate_size)
     if architecture == "qwen2moe":
         writer.add_expert_shared_feed_forward_length(config.shared_expert_intermediate_size)
@@ -694,7 +709,7 @@ def write_keys(writer, config, architecture):
 
 def is_latent_apart(config):
     """Files of before 2025 join the matrices of keys and values and have the sizes of heads."""
-    return config.model_type == "deepseek_v3"
+    return config.model_type != "deepseek_v2" and hasattr(config, "kv_lora_rank")
 
 
 def write_latent_keys(writer, config):
@@ -712,6 +727,12 @@ def write_latent_keys(writer, config):
     else:
         writer.add_key_length(query_dim)
         writer.add_value_length(config.v_head_dim)
+    if hasattr(config, "index_topk"):
+        writer.add_indexer_head_count(config.index_n_heads)
+        writer.add_indexer_key_length(config.index_head_dim)
+        writer.add_indexer_top_k(config.index_topk)
+    if hasattr(config, "indexer_types"):
+        writer.add_array(f"{writer.arch}.attention.indexer.types", [kind == "full" for kind in config.indexer_types])
     if "mscale_all_dim" in config.rope_parameters:
         writer.add_rope_scaling_yarn_log_mul(0.1 * config.rope_parameters["mscale_all_dim"])
 
@@ -1178,7 +1199,7 @@ def write_gguf(path, kind, model):
             rows = rows + 1
         if ".shortconv.conv." in name:
             rows = rows.squeeze(1)
-        exact = rows.ndim == 1 or "ffn_gate_inp" in name or ".shortconv.conv." in name
+        exact = rows.ndim == 1 or "ffn_gate_inp" in name or ".shortconv.conv." in name or ".indexer.proj." in name
         rows = rows.astype(numpy.float32 if exact else numpy.float16)
         split = ".attn_kv_b." in name and is_latent_apart(config)
         for each, values in latents_apart(config, name, rows) if split else [(name, rows)]:
@@ -1198,7 +1219,7 @@ def main():
     half = lambda files: {name: (*case, "float16") for name, case in files.items()}
     folders = {**FOLDERS, **LATER_FOLDERS, **EXPERT_FOLDERS, **ROUTER_FOLDERS, **STATE_FOLDERS,
                **LATER_STATE_FOLDERS, **LATENT_FOLDERS, **KIN_FOLDERS, **GPT_FOLDERS, **MAMBA_FOLDERS,
-               **LAST_FOLDERS, **NEWEST_FOLDERS, **LLAMA4_FOLDERS}
+               **LAST_FOLDERS, **NEWEST_FOLDERS, **LLAMA4_FOLDERS, **SPARSE_FOLDERS}
     cases = {**FOLDERS, **half(GGUF_FILES), **LATER_FOLDERS, **half(LATER_GGUF_FILES),
              **EXPERT_FOLDERS, **half(EXPERT_GGUF_FILES), **ROUTER_FOLDERS, **half(ROUTER_GGUF_FILES),
              **STATE_FOLDERS, **half(STATE_GGUF_FILES), **LATER_STATE_FOLDERS, **half(LATER_STATE_GGUF_FILES),
@@ -1206,7 +1227,7 @@ def main():
              **GPT_FOLDERS, **half(GPT_GGUF_FILES), **MAMBA2_FOLDERS, **half(MAMBA_GGUF_FILES),
              **FIRST_MAMBA_FOLDERS, **half(FIRST_MAMBA_GGUF_FILES), **LAST_FOLDERS, **half(LAST_GGUF_FILES),
              **NEWEST_FOLDERS, **half(NEWEST_GGUF_FILES),
-             **LLAMA4_FOLDERS, **half(LLAMA4_GGUF_FILES)}
+             **LLAMA4_FOLDERS, **half(LLAMA4_GGUF_FILES), **SPARSE_FOLDERS, **half(SPARSE_GGUF_FILES)}
     for seed, (name, (kind, options, dtype_name)) in enumerate(cases.items()):
         if only and name not in only:
             continue

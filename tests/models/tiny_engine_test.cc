@@ -114,7 +114,8 @@ TEST_P(TinyEngineBits, AnswersDoNotDependOnTheBatchTheStepsOrThePool) {
 
     const StackInfo& info = model->stack().info();
     const int64_t page_bytes = info.kv_bytes / info.block_count;
-    const int64_t groups = 2;
+    const int64_t groups =
+        std::max<int64_t>(2, std::ssize(model->stack().engine().options().scheduler.groups));
     const int64_t pages = groups * (options.memory.max_model_len / kBlockTokens + 3);
     options.batch.max_num_batched_tokens = 16;
     options.memory.kv_cache_memory_bytes = pages * page_bytes;

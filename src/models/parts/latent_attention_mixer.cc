@@ -7,6 +7,7 @@
 #include "models/kernel_sizes.h"
 #include "models/parts/branch_output.h"
 #include "models/row_views.h"
+#include "ops/attention/gather_keys.h"
 #include "ops/attention/latent_kv.h"
 #include "ops/attention/plan.h"
 #include "ops/linear/head_linear.h"
@@ -33,10 +34,17 @@ RowOrder order_of_heads(int32_t heads, int32_t plain, int32_t rotated) {
   return order;
 }
 
+// Rows of which the chosen keys lie in the workspace at a time: as many as give threads work.
+constexpr int32_t kGatheredRows = 8;
+
 class LatentAttentionMixer final : public Mixer {
  public:
   LatentAttentionMixer(const LatentAttentionSpec& spec, int64_t hidden)
-      : spec_(spec), hidden_(hidden), whole_heads_(spec.heads), out_(value_width(), hidden) {}
+      : spec_(spec),
+        hidden_(hidden),
+        whole_heads_(spec.heads),
+        index_(spec.index, hidden, spec.query_rank, spec.rope_dim, spec.rope),
+        out_(value_width(), hidden) {}
 
   // A rank has heads and the latents of all. Fewer heads than ranks are computed by every rank.
   Status split(const ShardSpec& shard) override {
@@ -58,6 +66,7 @@ class LatentAttentionMixer final : public Mixer {
     }
     HR_ASSIGN_OR_RETURN(norm_, tensors.vector("attn_kv_a_norm.weight", spec_.rank));
     HR_RETURN_IF_ERROR(spec_.joined ? load_joined(tensors) : load_apart(tensors));
+    HR_RETURN_IF_ERROR(index_.load(tensors));
     return out_.load(tensors, MatrixStack::Rows{"attn_output", hidden_}, /*bias=*/false);
   }
 
@@ -65,6 +74,7 @@ class LatentAttentionMixer final : public Mixer {
     std::vector<LinearWeight*> all = {&down_.weight};
     if (has_query_latent()) all.push_back(&query_up_.weight);
     if (in_stacks()) all.insert(all.end(), {&key_stack_.weight, &value_stack_.weight});
+    for (LinearWeight* const of_index : index_.matrices()) all.push_back(of_index);
     for (LinearLayer& key : keys_) all.push_back(&key.weight);
     for (LinearLayer& value : values_) all.push_back(&value.weight);
     for (LinearWeight* const out : out_.matrices()) all.push_back(out);
@@ -72,12 +82,21 @@ class LatentAttentionMixer final : public Mixer {
   }
 
   LayerKv kept() const override {
-    return {.kv_heads = 1, .k_dim = spec_.kept_dim(), .v_dim = spec_.rank, .v_aliases_k = true};
+    return {.kv_heads = 1,
+            .k_dim = spec_.kept_dim(),
+            .v_dim = spec_.rank,
+            .v_aliases_k = true,
+            .index_dim = index_.is_here() ? spec_.index.dim : 0};
   }
+  int64_t carried_columns() const override { return spec_.index.carried ? spec_.index.top : 0; }
   int32_t query_heads() const override { return spec_.heads; }
   std::vector<int64_t> scratch_columns(bool) const override {
-    return {down_width(), absorbed_width(), latent_width(), out_.input_width(),
-            has_query_latent() ? query_width() : 1};
+    return {down_width(),
+            absorbed_width(),
+            latent_width(),
+            out_.input_width(),
+            has_query_latent() ? query_width() : 1,
+            std::max<int64_t>(index_.scratch_columns(), 1)};
   }
 
   int64_t op_workspace_bytes(const PartLoad& load) const override {
@@ -89,11 +108,21 @@ class LatentAttentionMixer final : public Mixer {
                   of(down_), out_.op_workspace_bytes(load.rows)});
     if (!in_stacks()) bytes = std::max({bytes, of(keys_.front()), of(values_.front())});
     if (has_query_latent()) bytes = std::max(bytes, of(query_up_));
+    bytes = std::max(bytes, index_.op_workspace_bytes(load));
+    if (is_sparse()) {
+      bytes = std::max(bytes, gathered_bytes() +
+                                  attention_workspace_bytes(load.thread_count, spec_.rank, top()));
+    }
     return bytes;
   }
 
   Status check_device(const DeviceTraits& device, DType activations) const override {
     if (device.kind == DeviceKind::kCpu) return ok_status();
+    if (is_sparse()) {
+      return unsupported(
+          "attention of keys that an index chooses (DeepSeek V3.2, GLM-5) has no kernels on a GPU "
+          "yet: use --device cpu");
+    }
     const auto kept_fits = [&](int64_t kept) {
       const AttentionPlan plan;
       AttentionArgs args;
@@ -137,23 +166,130 @@ class LatentAttentionMixer final : public Mixer {
                         .cache = run.kv,
                         .slots = run.group.slots,
                         .queries = absorbed});
-    attention(context, {.q = absorbed,
-                        .kv = run.kv,
-                        .sequences = run.group.sequences,
-                        .table_offset = run.group.table_offset,
-                        .scale = spec_.scale,
-                        .f32_products = down_.weight.compute() != LinearCompute::kFast,
-                        .plan = run.group.plan,
-                        .out = latents});
+    if (is_sparse()) {
+      const TensorView area = run.scratch.rows(kIndex, rows, index_.scratch_columns());
+      const TensorView query_latents = column_range(down, 0, spec_.query_rank);
+      attend_chosen(run, index_.choose(run, query_latents, area), absorbed, latents);
+    } else {
+      attend(run, run.kv, run.group.sequences, absorbed, latents);
+    }
     multiply_heads(context, value_stack_, values_, latents, out_.own_columns(values));
     out_.end(run.branch, values);
   }
 
  private:
-  enum Area : size_t { kDown, kAbsorbed, kLatents, kValues, kQueries };  // of scratch memory
+  enum Area : size_t {
+    kDown,
+    kAbsorbed,
+    kLatents,
+    kValues,
+    kQueries,
+    kIndex
+  };  // of scratch memory
 
   bool has_query_latent() const { return spec_.query_rank > 0; }
   bool in_stacks() const { return keys_.empty(); }
+  bool is_sparse() const { return spec_.index.is_sparse(); }
+  int32_t top() const { return spec_.index.top; }
+
+  void attend(const MixerRun& run, const KvLayerView& kv,
+              std::span<const AttentionSequence> sequences, const TensorView& absorbed,
+              const TensorView& latents) const {
+    attention(run.branch.context(),
+              {.q = absorbed,
+               .kv = kv,
+               .sequences = sequences,
+               .table_offset = kv.base == run.kv.base ? run.group.table_offset : 0,
+               .scale = spec_.scale,
+               .f32_products = down_.weight.compute() != LinearCompute::kFast,
+               .plan = run.group.plan,
+               .out = latents});
+  }
+
+  // A row of a batch, and where it stands.
+  struct RowOfSequence {
+    const AttentionSequence* sequence;
+    int32_t row;  // of the sequence's
+    int64_t in_batch() const { return int64_t{sequence->row_first} + row; }
+  };
+
+  // Rows that see no more than `top` keys attend the cache as it lies, the others what is gathered
+  // of it. Either way a row's keys are summed in one order, so that its bits do not depend on
+  // which.
+  void attend_chosen(const MixerRun& run, const ChosenPlaces& chosen, const TensorView& absorbed,
+                     const TensorView& latents) const {
+    std::vector<AttentionSequence> whole;
+    std::vector<RowOfSequence> sparse;
+    for (const AttentionSequence& sequence : run.group.sequences) {
+      AttentionSequence front = sequence;
+      if (sequence.kv_length > top()) {
+        const int32_t first = sequence.kv_length - sequence.row_count;
+        front.row_count = std::clamp(top() - first, 0, sequence.row_count - sequence.tree_rows);
+        front.kv_length = first + front.row_count;
+        front.tree_rows = 0;
+        front.paths = nullptr;
+      }
+      if (front.row_count > 0) whole.push_back(front);
+      for (int32_t r = front.row_count; r < sequence.row_count; ++r) {
+        sparse.push_back({&sequence, r});
+      }
+    }
+    if (!whole.empty()) attend(run, run.kv, whole, absorbed, latents);
+    for (size_t first = 0; first < sparse.size(); first += kGatheredRows) {
+      const size_t count = std::min<size_t>(kGatheredRows, sparse.size() - first);
+      attend_gathered(run, std::span(sparse).subspan(first, count), chosen, absorbed, latents);
+    }
+  }
+
+  void attend_gathered(const MixerRun& run, std::span<const RowOfSequence> rows,
+                       const ChosenPlaces& chosen, const TensorView& absorbed,
+                       const TensorView& latents) const {
+    OpContext& context = run.branch.context();
+    const Workspace::Mark mark(context.workspace);
+    const KvLayerView pages = gathered_view(run.kv.block_tokens, context.workspace);
+    const int32_t blocks = blocks_of_row(run.kv.block_tokens);
+    std::vector<int32_t> table(rows.size() * static_cast<size_t>(blocks));
+    for (size_t i = 0; i < table.size(); ++i) table[i] = static_cast<int32_t>(i);
+    std::vector<GatheredRow> gathered;
+    std::vector<AttentionSequence> sequences;
+    for (const RowOfSequence& row : rows) {
+      const auto first_block = static_cast<int32_t>(gathered.size()) * blocks;
+      const int32_t count = chosen.count(row.sequence->position(row.row));
+      gathered.push_back({.places = chosen.row(row.in_batch()),
+                          .count = count,
+                          .block_table = row.sequence->block_table + run.group.table_offset,
+                          .first_block = first_block});
+      sequences.push_back({.row_first = static_cast<int32_t>(row.in_batch()),
+                           .row_count = 1,
+                           .kv_length = count,
+                           .block_table = table.data() + first_block});
+    }
+    gather_keys(context, {.from = run.kv, .rows = gathered, .to = pages});
+    attend(run, pages, sequences, absorbed, latents);
+  }
+
+  int32_t blocks_of_row(int32_t block_tokens) const {
+    return (top() + block_tokens - 1) / block_tokens;
+  }
+  // What chosen keys of kGatheredRows rows lie in.
+  KvLayerView gathered_view(int32_t block_tokens, Workspace& workspace) const {
+    KvLayerView view =
+        kv_view(spec_of_gathered(), {KvFormat::kF32}, KeyLayout::kTransposed, block_tokens);
+    view.block_stride = layer_part_bytes(view);
+    view.base = workspace.take(view.block_stride * blocks_of_row(block_tokens) * kGatheredRows);
+    return view;
+  }
+  LayerKv spec_of_gathered() const {
+    LayerKv kv = kept();
+    kv.index_dim = 0;
+    return kv;
+  }
+  int64_t gathered_bytes() const {
+    constexpr int32_t kBlockTokensMax = 64;  // of a page, whose last may be a part of one
+    return int64_t{kGatheredRows} * (top() + kBlockTokensMax) * spec_.kept_dim() *
+               static_cast<int64_t>(sizeof(float)) +
+           512;
+  }
 
   // Of each head's columns of x the first that its matrix has, to the first of its columns of y.
   void multiply_heads(OpContext& context, const LinearLayer& stack,
@@ -302,7 +438,8 @@ class LatentAttentionMixer final : public Mixer {
   LinearLayer value_stack_;          // [H value_dim, rank]
   std::vector<LinearLayer> keys_;    // [H] K_h', [rank, plain_dim]
   std::vector<LinearLayer> values_;  // [H] V_h, [value_dim, rank]
-  BranchOutput out_;                 // [D, H value_dim]
+  KeyIndex index_;
+  BranchOutput out_;  // [D, H value_dim]
 };
 
 }  // namespace

@@ -3,11 +3,12 @@
 //   score = q_h' K_h c + rotate(q_h)' r = (K_h' q_h)' c + rotate(q_h)' r
 // and heads attend the latents themselves: their queries take K_h in, what they see goes through
 // V_h. Keys and values of heads are never made (the absorbed form). Of ranks each has some of the
-// heads, and keeps the latents of all.
+// heads, and keeps the latents of all. Where it has an index, rows attend the keys that are chosen.
 #pragma once
 
 #include <memory>
 
+#include "models/parts/key_index.h"
 #include "models/parts/layer_part.h"
 
 namespace headrace {
@@ -25,6 +26,7 @@ struct LatentAttentionSpec {
   bool rows_interleaved = false;  // rotated rows lie in the order of interleaved rotation
   bool joined = true;             // K and V are attn_kv_b, a head's K above its V; else K' is
                                   // attn_k_b and V attn_v_b, a matrix a head
+  KeyIndexSpec index;
 
   int32_t query_dim() const { return plain_dim + rope_dim; }
   int32_t kept_dim() const { return rank + rope_dim; }

@@ -2,7 +2,10 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
+#include <functional>
 #include <numeric>
+#include <utility>
 
 #include "models/parts/part_fixture.h"
 
@@ -87,9 +90,10 @@ class LatentAttention : public testing::Test {
 
   // In the form of the paper: keys and values of every head are made.
   Rows expected(const TestMatrix& x) const {
-    Rows keys, values, out;
+    Rows keys, values, out, index_keys;
     for (const Row& row : rows_of(x)) {
       const auto position = static_cast<int32_t>(out.size());
+      if (spec_.index.is_sparse()) index_keys.push_back(index_key(row, position));
       Row kept = times(tensors_->values("attn_kv_a_mqa.weight"), row);
       const Row turned = rotated(&kept[static_cast<size_t>(spec_.rank)], position);
       kept.resize(static_cast<size_t>(spec_.rank));
@@ -107,11 +111,60 @@ class LatentAttention : public testing::Test {
       }
       keys.push_back(std::move(key));
       values.push_back(std::move(value));
+      Rows seen_keys = keys, seen_values = values;
+      if (spec_.index.is_sparse()) leave_chosen(row, position, index_keys, seen_keys, seen_values);
       out.push_back(times(tensors_->values("attn_output.weight"),
-                          attended(query_of(row, position), keys, values)));
+                          attended(query_of(row, position), seen_keys, seen_values)));
       for (size_t i = 0; i < row.size(); ++i) out.back()[i] += row[i];
     }
     return out;
+  }
+
+  // What the index keeps of a row: LayerNorm, whose front is rotated.
+  Row index_key(const Row& row, int32_t position) const {
+    Row key = times(tensors_->values("indexer.attn_k.weight"), row);
+    const auto count = static_cast<double>(key.size());
+    const double mean = std::accumulate(key.begin(), key.end(), 0.0) / count;
+    double squares = 0;
+    for (const double value : key) squares += (value - mean) * (value - mean) / count;
+    const std::vector<float>& norm = tensors_->values("indexer.k_norm.weight");
+    const std::vector<float>& bias = tensors_->values("indexer.k_norm.bias");
+    for (size_t d = 0; d < key.size(); ++d) {
+      key[d] = (key[d] - mean) / std::sqrt(squares + 1e-6) * norm[d] + bias[d];
+    }
+    const Row front = rotated(key.data(), position);
+    std::copy(front.begin(), front.end(), key.begin());
+    return key;
+  }
+
+  // Of the keys that a row sees, those of the largest scores.
+  void leave_chosen(const Row& row, int32_t position, const Rows& index_keys, Rows& keys,
+                    Rows& values) const {
+    const auto dim = static_cast<size_t>(spec_.index.dim);
+    const Row latent = rms_normed(times(tensors_->values("attn_q_a.weight"), row),
+                                  tensors_->values("attn_q_a_norm.weight"), spec_.norm_eps);
+    Row queries = times(tensors_->values("indexer.attn_q_b.weight"), latent);
+    const Row worth = times(tensors_->values("indexer.proj.weight"), row);
+    std::vector<std::pair<double, size_t>> scores;
+    for (size_t s = 0; s < index_keys.size(); ++s) scores.emplace_back(0.0, s);
+    for (size_t h = 0; h < worth.size(); ++h) {
+      double* const query = &queries[h * dim];
+      const Row front = rotated(query, position);
+      std::copy(front.begin(), front.end(), query);
+      for (auto& [score, s] : scores) {
+        const double dot = std::inner_product(query, query + dim, index_keys[s].begin(), 0.0);
+        score += worth[h] * std::max(dot, 0.0);
+      }
+    }
+    std::ranges::stable_sort(scores, std::greater<>(), &std::pair<double, size_t>::first);
+    scores.resize(std::min(scores.size(), static_cast<size_t>(spec_.index.top)));
+    Rows chosen_keys, chosen_values;
+    for (const auto& [score, s] : scores) {
+      chosen_keys.push_back(keys[s]);
+      chosen_values.push_back(values[s]);
+    }
+    keys = chosen_keys;
+    values = chosen_values;
   }
 
   Row query_of(const Row& row, int32_t position) const {
@@ -237,6 +290,38 @@ TEST_F(LatentAttention, InterleavedRowsAreTheSame) {
   spec.rows_interleaved = true;
   load(spec);
   EXPECT_EQ(run(x, {kRows}), in_halves);
+}
+
+LatentAttentionSpec sparse_spec(int32_t top) {
+  LatentAttentionSpec spec = plain_spec();
+  spec.query_rank = 9;
+  spec.index = {.heads = 7, .dim = 2 * kPairs + 4, .top = top};
+  return spec;
+}
+
+TEST_F(LatentAttention, RowsAttendTheKeysThatAnIndexChooses) {
+  Rng rng(8);
+  const TestMatrix x(rng, kRows, kHidden);
+  for (const int32_t top : {1, 5, 16, 17, kRows - 1}) {
+    load(sparse_spec(top));
+    const Rows whole = run(x, {kRows});
+    EXPECT_TRUE(rows_close(matrix_of(whole), expected(x))) << top;
+    EXPECT_EQ(run(x, {1, 15, 1, 18, 2}), whole) << top;
+    EXPECT_EQ(run(x, std::vector<int32_t>(kRows, 1)), whole) << top;
+  }
+}
+
+// While a row sees no more than that many, it attends all.
+TEST_F(LatentAttention, AnIndexThatChoosesAllChangesNoBit) {
+  Rng rng(9);
+  const TestMatrix x(rng, kRows, kHidden);
+  load(sparse_spec(kRows));
+  const Rows sparse = run(x, {kRows});
+  for (const std::string& name : tensors_->names()) given_[name] = tensors_->values(name);
+  LatentAttentionSpec spec = sparse_spec(kRows);
+  spec.index = {};
+  load(spec);
+  EXPECT_EQ(run(x, {kRows}), sparse);
 }
 
 TEST_F(LatentAttention, ALargeOneIsRefusedOnAGpu) {

@@ -157,7 +157,7 @@ class PartCache {
   PartCache(Device& device, const LayerKv& kept, int32_t length_max, int64_t state_bytes = 0)
       : blocks_((length_max + kBlockTokens - 1) / kBlockTokens) {
     kv_ = kv_view(kept, {KvFormat::kF32}, KeyLayout::kTransposed, kBlockTokens);
-    kv_.block_stride = k_part_bytes(kv_) + v_part_bytes(kv_);
+    kv_.block_stride = layer_part_bytes(kv_);
     memory_ = std::move(device.allocate(std::max<int64_t>(kv_.block_stride * blocks_, 1)).value());
     std::memset(memory_.data(), 0xff, static_cast<size_t>(memory_.size()));
     kv_.base = memory_.data();

@@ -120,5 +120,8 @@ inline void store_key(const KvLayerView& kv, int64_t slot, int32_t head, const f
 inline void store_value(const KvLayerView& kv, int64_t slot, int32_t head, const float* numbers) {
   store_numbers(v_head(kv, slot / kv.block_tokens, head), slot % kv.block_tokens, numbers);
 }
+inline void store_index_key(const KvLayerView& kv, int64_t slot, const float* numbers) {
+  store_numbers(index_head(kv, slot / kv.block_tokens), slot % kv.block_tokens, numbers);
+}
 
 }  // namespace headrace

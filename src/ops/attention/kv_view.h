@@ -6,6 +6,8 @@
 //                              lanes and q k' needs no horizontal sum
 //           [head][token][d]   CUDA: as values, a row of a tile is one key
 //   V part  [head][token][d]   v_offset bytes after the K part; none where values are part of keys
+//   index   [d][token]         index_offset bytes after the K part: a key of sparse attention's
+//                              index (select_keys.h); none where index_dim is 0
 // A head of a format with scales has them behind its numbers, [group of components][token]. Heads
 // of some formats have an order of their own (column_place()). A slot is block * block_tokens +
 // token: the place of one token.
@@ -43,6 +45,8 @@ struct KvLayerView {
   int32_t kv_heads = 0;
   int32_t k_dim = 0;
   int32_t v_dim = 0;
+  int32_t index_dim = 0;     // > 0: components of a token's key in the index
+  int64_t index_offset = 0;  // bytes from a block's K part to its index part
 };
 
 // The format of plain elements of a type. REQUIRES: F32, F16 or BF16
@@ -97,6 +101,17 @@ inline int64_t k_part_bytes(const KvLayerView& kv) {
 }
 inline int64_t v_part_bytes(const KvLayerView& kv) {
   return kv.v_aliases_k ? 0 : kv.kv_heads * kv_head_bytes(kv.v_format, kv.v_dim, kv.block_tokens);
+}
+// What an index asks of a key is yes or no, so that its keys have 16 bits where others have fewer.
+inline KvFormat index_format(const KvLayerView& kv) {
+  return kv.k_format == KvFormat::kF32 ? KvFormat::kF32 : KvFormat::kF16;
+}
+inline int64_t index_part_bytes(const KvLayerView& kv) {
+  return kv.index_dim == 0 ? 0 : kv_head_bytes(index_format(kv), kv.index_dim, kv.block_tokens);
+}
+// Of all that a layer keeps in a block.
+inline int64_t layer_part_bytes(const KvLayerView& kv) {
+  return k_part_bytes(kv) + v_part_bytes(kv) + index_part_bytes(kv);
 }
 
 // Keys and values alike: `dim` components each in this format, the V part behind the K part. Base
@@ -190,6 +205,15 @@ inline KvHeadView v_head(const KvLayerView& kv, int64_t block, int32_t head) {
           .block_tokens = kv.block_tokens,
           .token_step = kv.v_dim,
           .dim_step = 1};
+}
+// Of the index. REQUIRES: index_dim > 0
+inline KvHeadView index_head(const KvLayerView& kv, int64_t block) {
+  return {.format = index_format(kv),
+          .at = kv.base + block * kv.block_stride + kv.index_offset,
+          .dim = kv.index_dim,
+          .block_tokens = kv.block_tokens,
+          .token_step = 1,
+          .dim_step = kv.block_tokens};
 }
 
 // Address of component d of the key or value of (slot, head).

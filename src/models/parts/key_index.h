@@ -1,0 +1,58 @@
+// The index of sparse attention (DeepSeek-AI, 2025): few heads and one key a token say which keys a
+// row attends, where it sees more than `top` (ops/attention/select_keys.h). Its keys lie beside
+// what its layer attends (LayerKv::index_dim).
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "models/parts/layer_part.h"
+#include "ops/attention/select_keys.h"
+
+namespace headrace {
+
+struct KeyIndexSpec {
+  int32_t heads = 0;  // 0: rows attend all that they see
+  int32_t dim = 0;    // of a key, of which the first components are rotated
+  int32_t top = 0;
+  bool rows_interleaved = false;  // rotated rows lie in the order of interleaved rotation
+  bool shared = false;  // the layer has none and attends what the last one before it chose that has
+  bool carried = false;  // what it chooses goes on to later layers, in MixerRun::carried
+
+  bool is_sparse() const { return heads > 0; }
+};
+
+// The index of one layer, all of it on every rank.
+class KeyIndex {
+ public:
+  // Queries are made of rows of `query_rank`; of a head `rope_dim` components are rotated, by the
+  // angles of table `rope`.
+  KeyIndex(const KeyIndexSpec& spec, int64_t hidden, int32_t query_rank, int32_t rope_dim,
+           int32_t rope)
+      : spec_(spec), hidden_(hidden), query_rank_(query_rank), rope_dim_(rope_dim), rope_(rope) {}
+
+  bool is_here() const { return spec_.is_sparse() && !spec_.shared; }
+  // Of the last three, nothing where it is not.
+  Status load(LayerTensors& tensors);
+  std::vector<LinearWeight*> matrices();
+  int64_t scratch_columns() const;
+  int64_t op_workspace_bytes(const PartLoad& load) const;
+
+  // The places that each row attends, which this layer chooses, or one before it did.
+  // `latents` [T, query_rank]: what its queries are made of; `area` [T, scratch_columns()].
+  ChosenPlaces choose(const MixerRun& run, const TensorView& latents, const TensorView& area) const;
+
+ private:
+  int64_t query_width() const { return int64_t{spec_.heads} * spec_.dim; }
+  ChosenPlaces places_in(const TensorView& rows, int64_t column) const;
+
+  const KeyIndexSpec spec_;
+  const int64_t hidden_;
+  const int32_t query_rank_, rope_dim_, rope_;
+  LinearLayer down_;   // [dim + heads, D]: the key, and what heads are worth to a row
+  LinearLayer query_;  // [heads dim, query_rank]
+  DeviceVector norm_;  // [dim]
+  DeviceVector norm_bias_;
+};
+
+}  // namespace headrace

@@ -1,0 +1,91 @@
+#include "ops/attention/gather_keys.h"
+
+#include <gtest/gtest.h>
+
+#include "ops/attention/attention_fixture.h"
+
+namespace headrace {
+namespace {
+
+using attention_fixture::Setting;
+
+constexpr attention_fixture::Heads kHeads{.query = 4, .kv = 1, .dim = 32, .v_dim = 16};
+constexpr int32_t kTokens = 70;
+
+// Blocks of f32 for `rows` rows of `keys` keys.
+class GatheredPages {
+ public:
+  GatheredPages(int32_t rows, int32_t keys) : blocks_of_row((keys + 15) / 16) {
+    view = {.k_format = KvFormat::kF32,
+            .v_format = KvFormat::kF32,
+            .v_aliases_k = true,
+            .kv_heads = 1,
+            .k_dim = kHeads.dim,
+            .v_dim = kHeads.v_dim};
+    view.block_stride = layer_part_bytes(view);
+    memory_.resize(static_cast<size_t>(rows * blocks_of_row * view.block_stride), std::byte{0xff});
+    view.base = memory_.data();
+    for (int32_t b = 0; b < rows * blocks_of_row; ++b) table.push_back(b);
+  }
+  const int32_t blocks_of_row;
+  KvLayerView view;
+  std::vector<int32_t> table;
+
+ private:
+  std::vector<std::byte> memory_;
+};
+
+// Of all keys of a row, in their order, attention has the bits that it has of the cache itself, in
+// whatever format that keeps them; of some it is attention of these.
+TEST(GatherKeys, AttentionOfWhatIsGatheredHasTheBitsOfTheCache) {
+  for (const KvFormat format : {KvFormat::kF32, KvFormat::kF16, KvFormat::kInt8, KvFormat::kInt4}) {
+    SCOPED_TRACE(static_cast<int>(format));
+    Setting setting(kHeads, {format}, {33, kTokens});
+    setting.alias_values(true);
+    setting.write(0, 0, 33);
+    setting.write(1, 0, kTokens);
+    TestDevice device = TestDevice::cpu(2);
+    OpContext context = device.context();
+    const std::vector<int32_t>& blocks = setting.sequence(1).blocks;
+    std::vector<int32_t> all, some;
+    for (int32_t place = 0; place < kTokens; ++place) {
+      all.push_back(place);
+      if (place % 3 != 1) some.push_back(place);
+    }
+    GatheredPages pages(2, kTokens);
+    const GatheredRow rows[] = {
+        {.places = all.data(), .count = kTokens, .block_table = blocks.data()},
+        {.places = some.data(),
+         .count = static_cast<int32_t>(some.size()),
+         .block_table = blocks.data(),
+         .first_block = pages.blocks_of_row}};
+    gather_keys(context, {.from = setting.kv(), .rows = rows, .to = pages.view});
+    for (size_t k = 0; k < some.size(); ++k) {
+      const auto place = static_cast<size_t>(some[k]);
+      const int64_t from = int64_t{blocks[place / 16]} * 16 + static_cast<int64_t>(place % 16);
+      const int64_t to = int64_t{pages.blocks_of_row} * 16 + static_cast<int64_t>(k);
+      for (int32_t d = 0; d < kHeads.dim; ++d) {
+        ASSERT_EQ(load_key(pages.view, to, 0, d), load_key(setting.kv(), from, 0, d));
+      }
+    }
+
+    TestMatrix q = setting.sequence(1).q;
+    const auto last = q.view().row_range(kTokens - 1, 1);
+    TestMatrix of_cache(1, kHeads.query * kHeads.v_dim), of_gathered = of_cache;
+    const auto attend = [&](const KvLayerView& kv, const int32_t* table, TestMatrix& out) {
+      const AttentionSequence sequence{.row_count = 1, .kv_length = kTokens, .block_table = table};
+      attention(context, {.q = last,
+                          .kv = kv,
+                          .sequences = {&sequence, 1},
+                          .scale = 0.2f,
+                          .f32_products = true,
+                          .out = out.view()});
+    };
+    attend(setting.kv(), blocks.data(), of_cache);
+    attend(pages.view, pages.table.data(), of_gathered);
+    EXPECT_TRUE(same_bits(of_gathered, of_cache));
+  }
+}
+
+}  // namespace
+}  // namespace headrace

@@ -1,0 +1,55 @@
+#include "ops/attention/select_keys.h"
+
+#include <fmt/format.h>
+
+#include "ops/attention/select_keys_scores.h"
+
+namespace headrace {
+namespace {
+
+void check_args(const SelectKeysArgs& args) {
+  const int64_t dim = args.kv.index_dim, heads = args.weights.columns();
+  CHECK(dim > 0 && heads > 0 && args.kv.block_tokens == kScoredKeys);
+  CHECK((args.queries.shape == Shape{args.weights.rows(), heads * dim}));
+  CHECK(args.queries.dtype == DType::kF32 && args.weights.dtype == DType::kF32);
+  CHECK(args.chosen.top > 0 && args.chosen.stride >= args.chosen.top);
+  for (const AttentionSequence& sequence : args.sequences) {
+    CHECK(sequence.row_first >= 0 && sequence.row_count > 0 &&
+          sequence.row_first + sequence.row_count <= args.weights.rows() &&
+          sequence.kv_length >= sequence.row_count);
+  }
+}
+
+}  // namespace
+
+int64_t select_keys_workspace_bytes(int32_t kv_length_max) {
+  const int64_t keys = int64_t{kv_length_max} + kScoredKeys;
+  return kScoredRows * keys * static_cast<int64_t>(sizeof(float) + sizeof(uint64_t)) + 512;
+}
+
+const KernelSet<SelectKeysArgs>& select_keys_kernels() {
+  static const KernelSet<SelectKeysArgs> set({select_keys_cpu_kernels()});
+  return set;
+}
+
+OpCost op_cost(const SelectKeysArgs& args) {
+  int64_t pairs = 0, keys = 0;  // of rows and keys that they see
+  for (const AttentionSequence& sequence : args.sequences) {
+    pairs += int64_t{sequence.row_count} * sequence.kv_length;
+    keys += sequence.kv_length;
+  }
+  OpCost cost = row_op_cost(args.queries.rows(), args.queries.columns(),
+                            bytes_of(args.queries) + bytes_of(args.weights) +
+                                keys * index_part_bytes(args.kv) / args.kv.block_tokens);
+  cost.shape = fmt::format("{} heads of {}", args.weights.columns(), args.kv.index_dim);
+  cost.flops = 2 * pairs * args.queries.columns();
+  return cost;
+}
+
+void select_keys(OpContext& context, const SelectKeysArgs& args) {
+  check_args(args);
+  if (args.sequences.empty()) return;
+  run_op(context, select_keys_kernels(), args);
+}
+
+}  // namespace headrace

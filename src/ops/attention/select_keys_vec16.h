@@ -1,0 +1,56 @@
+// The body of the scoring kernels of select_keys. Included after vec16_avx512.h or vec16_avx2.h.
+#pragma once
+
+#include "ops/attention/select_keys_scores.h"
+
+namespace headrace {
+namespace {
+
+template <bool kHalf>
+Vec16 load_component(const std::byte* keys, int64_t d) {
+  if constexpr (kHalf) return load_f16(keys + d * 32);
+  return load(reinterpret_cast<const float*>(keys) + d * 16);
+}
+
+// Products of so many heads with sixteen keys, one sum each, so that sums wait for none but their
+// own.
+template <bool kHalf, int kHeads>
+void score_heads(const float* queries, const float* weights, const std::byte* keys, int64_t dim,
+                 Vec16& score) {
+  Vec16 sums[kHeads];
+  for (Vec16& sum : sums) sum = zero();
+  for (int64_t d = 0; d < dim; ++d) {
+    const Vec16 key = load_component<kHalf>(keys, d);
+    for (int h = 0; h < kHeads; ++h) sums[h] = fma(broadcast(queries[h * dim + d]), key, sums[h]);
+  }
+  for (int h = 0; h < kHeads; ++h) {
+    score = fma(broadcast(weights[h]), max(sums[h], zero()), score);
+  }
+}
+
+template <bool kHalf>
+void score_rows(const BlockScores& block) {
+  constexpr int kTogether = 4;
+  for (int64_t r = 0; r < block.rows; ++r) {
+    const float* const queries = block.queries + r * block.query_stride;
+    const float* const weights = block.weights + r * block.weight_stride;
+    Vec16 score = zero();
+    int32_t h = 0;
+    for (; h + kTogether <= block.heads; h += kTogether) {
+      score_heads<kHalf, kTogether>(queries + int64_t{h} * block.dim, weights + h, block.keys,
+                                    block.dim, score);
+    }
+    for (; h < block.heads; ++h) {
+      score_heads<kHalf, 1>(queries + int64_t{h} * block.dim, weights + h, block.keys, block.dim,
+                            score);
+    }
+    store(block.scores + r * block.score_stride, score);
+  }
+}
+
+void score_block(const BlockScores& block) {
+  block.half ? score_rows<true>(block) : score_rows<false>(block);
+}
+
+}  // namespace
+}  // namespace headrace

@@ -1,0 +1,234 @@
+#include "weights/latent_families.h"
+
+#include <algorithm>
+#include <string>
+
+#include <fmt/format.h>
+
+namespace headrace {
+namespace {
+
+const Json* latent_member(const Json& object, std::string_view name) {
+  const Json* const found = object.find(name);
+  return found == nullptr || found->is_null() ? nullptr : found;
+}
+
+Result<int32_t> latent_number_or(const Json& json, const ConfigSource& source,
+                                 std::string_view name, int32_t fallback) {
+  const Json* const found = latent_member(json, name);
+  if (found == nullptr) return fallback;
+  if (found->is_int() && found->as_int() >= 0 && found->as_int() <= kModelLimits.layers_max) {
+    return static_cast<int32_t>(found->as_int());
+  }
+  return source.corrupt_field(name,
+                              fmt::format("is no number from 0 to {}", kModelLimits.layers_max));
+}
+
+// Of the layers from `first` on each n-th has an index of its own, and all before it.
+void share_all_but_each(int32_t period, int32_t first, ModelConfig& config) {
+  std::vector<bool>& shared = config.mixers.latent.index_shared;
+  shared.clear();
+  for (int32_t i = 0; i < config.layers; ++i) {
+    shared.push_back(std::max(i - first + 1, 0) % std::max(period, 1) != 0);
+  }
+}
+
+// "full" or "shared" a layer, or a letter of each.
+Status read_index_types(const Json& types, std::string_view name, const ConfigSource& source,
+                        ModelConfig& config) {
+  std::vector<bool>& shared = config.mixers.latent.index_shared;
+  const auto add = [&](std::string_view type) -> Status {
+    const bool is_shared = type == "shared" || type == "S";
+    if (!is_shared && type != "full" && type != "F") {
+      return source.unsupported_field(
+          name, fmt::format("\"{}\" is not supported (known: full, shared)", printable(type)));
+    }
+    shared.push_back(is_shared);
+    return ok_status();
+  };
+  if (types.is_string()) {
+    for (const char& letter : types.as_string()) {
+      HR_RETURN_IF_ERROR(add(std::string_view(&letter, 1)));
+    }
+  } else if (types.is_array()) {
+    for (const Json& type : types.as_array()) {
+      HR_RETURN_IF_ERROR(add(type.is_string() ? std::string_view(type.as_string()) : ""));
+    }
+  }
+  if (std::ssize(shared) == config.layers) return ok_status();
+  return source.corrupt_field(name, fmt::format("is no list of {} names", config.layers));
+}
+
+// What an index stands on.
+Status check_index(const ConfigSource& source, ModelConfig& config) {
+  LatentConfig& latent = config.mixers.latent;
+  if (latent.query_rank == 0) {
+    return source.unsupported_field(source.name_of(&LatentConfig::query_rank),
+                                    "an index of keys needs queries of a latent");
+  }
+  if (latent.index_dim < latent.rope_dim) {
+    return source.corrupt_field(
+        source.name_of(&LatentConfig::index_dim),
+        fmt::format("{} is less than the {} that rotate", latent.index_dim, latent.rope_dim));
+  }
+  if (!latent.index_shared.empty() && latent.index_shared.front()) {
+    return source.corrupt_field(
+        source.gguf ? fmt::format("{}.attention.indexer.types", source.family->architecture)
+                    : "indexer_types",
+        "the first layer has no index, and none before it has one");
+  }
+  if (std::ranges::find(latent.index_shared, true) == latent.index_shared.end()) {
+    latent.index_shared.clear();
+  }
+  return ok_status();
+}
+
+}  // namespace
+
+void deepseek2_defaults(ModelConfig& config) {
+  config.rope_theta = 1e4;
+  config.context_length = 2048;
+  config.rms_eps = 1e-6f;
+  config.qk_rows_interleaved = true;
+  config.mixers.latent = {
+      .rank = 512, .query_rank = 1536, .plain_dim = 128, .rope_dim = 64, .value_dim = 128};
+  config.experts = {.count = 64,
+                    .used = 6,
+                    .width = 1407,
+                    .shared_count = 2,
+                    .normalised = false,
+                    .scores = ExpertScores::kSoftmax};
+}
+void deepseek3_defaults(ModelConfig& config) {
+  deepseek2_defaults(config);
+  config.context_length = 4096;
+  config.experts = {.count = 256,
+                    .used = 8,
+                    .width = 2048,
+                    .shared_count = 1,
+                    .scale = 2.5f,
+                    .normalised = true,
+                    .scores = ExpertScores::kSigmoid,
+                    .groups = 8,
+                    .groups_used = 4,
+                    .dense_first = 3};
+}
+void glm4_moe_lite_defaults(ModelConfig& config) {
+  deepseek3_defaults(config);
+  config.context_length = 202752;
+  config.rms_eps = 1e-5f;
+  config.mixers.latent = {
+      .rank = 512, .query_rank = 768, .plain_dim = 192, .rope_dim = 64, .value_dim = 256};
+  config.experts = {.count = 64,
+                    .used = 4,
+                    .width = 1536,
+                    .shared_count = 1,
+                    .scale = 1.8f,
+                    .normalised = true,
+                    .scores = ExpertScores::kSigmoid,
+                    .dense_first = 1};
+}
+void deepseek32_defaults(ModelConfig& config) {
+  deepseek3_defaults(config);
+  config.context_length = 163840;
+  LatentConfig& latent = config.mixers.latent;
+  latent.index_heads = 64;
+  latent.index_dim = 128;
+  latent.index_top = 2048;
+}
+void glm_dsa_defaults(ModelConfig& config) {
+  deepseek32_defaults(config);
+  config.context_length = 202752;
+  config.rms_eps = 1e-5f;
+  LatentConfig& latent = config.mixers.latent;
+  latent.query_rank = 2048;
+  latent.plain_dim = 192;
+  latent.value_dim = 256;
+  latent.index_heads = 32;
+  latent.index_interleaved = true;
+  config.experts.groups = config.experts.groups_used = 1;
+}
+
+namespace {
+
+Status read_key_index(const Json& json, const ConfigSource& source, ModelConfig& config) {
+  if (config.mixers.latent.index_heads == 0) return ok_status();
+  if (config.mixers.latent.index_interleaved) {  // GLM-5's alone share
+    const std::string_view name =
+        latent_member(json, "indexer_types") != nullptr ? "indexer_types" : "index_topk_pattern";
+    if (const Json* const types = latent_member(json, name)) {
+      HR_RETURN_IF_ERROR(read_index_types(*types, name, source, config));
+    } else {
+      HR_ASSIGN_OR_RETURN(const int32_t period,
+                          latent_number_or(json, source, "index_topk_freq", 1));
+      HR_ASSIGN_OR_RETURN(const int32_t first,
+                          latent_number_or(json, source, "index_skip_topk_offset", 2));
+      share_all_but_each(period, first, config);
+    }
+  }
+  return check_index(source, config);
+}
+
+}  // namespace
+
+Status read_latent(const Json& json, const ConfigSource& source, ModelConfig& config) {
+  if (config.mixers.latent.rank == 0) return ok_status();
+  ExpertConfig& experts = config.experts;
+  const bool is_v2 = experts.scores == ExpertScores::kSoftmax;
+  // DeepSeek V2's class knows one order of rows, and does not divide weights by their sum.
+  const Json* const interleaved = latent_member(json, "rope_interleave");
+  if (!is_v2 && interleaved != nullptr) {
+    if (!interleaved->is_bool()) {
+      return source.corrupt_field(
+          "rope_interleave", fmt::format("is {}, expected a boolean", interleaved->type_name()));
+    }
+    config.qk_rows_interleaved = interleaved->as_bool();
+  } else if (is_v2 && experts.normalised.value_or(false)) {
+    return source.unsupported_field("norm_topk_prob", "true is not supported of DeepSeek V2");
+  }
+  HR_ASSIGN_OR_RETURN(const int32_t period, latent_number_or(json, source, "moe_layer_freq", 1));
+  if (period != 1) {
+    return source.unsupported_field("moe_layer_freq",
+                                    fmt::format("{} is not supported, only 1", period));
+  }
+  const Json* const method = latent_member(json, "topk_method");
+  const bool by_groups = method != nullptr && *method == Json("group_limited_greedy");
+  if (by_groups && experts.groups > 1) {
+    return source.unsupported_field("topk_method",
+                                    "groups by their best expert (DeepSeek V2) are not supported");
+  }
+  if (is_v2) experts.groups = experts.groups_used = 1;
+  return read_key_index(json, source, config);
+}
+
+Status read_gguf_key_index(const GgufFile& file, const ConfigSource& source, ModelConfig& config) {
+  constexpr std::string_view kOfGlm = "glm-dsa";
+  LatentConfig& latent = config.mixers.latent;
+  if (config.architecture != kOfGlm && config.architecture != "deepseek32") return ok_status();
+  if (latent.index_heads == 0 || latent.index_dim == 0 || latent.index_top == 0) {
+    return source.corrupt_field(source.name_of(&LatentConfig::index_heads),
+                                "or key_length or top_k beside it is missing");
+  }
+  latent.index_interleaved = config.architecture == kOfGlm;
+  if (!latent.index_interleaved) return check_index(source, config);
+  const std::string name = fmt::format("{}.attention.indexer.types", config.architecture);
+  HR_ASSIGN_OR_RETURN(const auto types, file.optional_array(name));
+  if (types) {
+    for (size_t i = 0; i < types->size() && std::ssize(latent.index_shared) < config.layers; ++i) {
+      const auto full = types->int_at(i);
+      if (!full) return file.corrupt_field(name, "is no list of flags, one a layer");
+      latent.index_shared.push_back(*full == 0);
+    }
+    if (std::ssize(latent.index_shared) < config.layers) {
+      return file.corrupt_field(
+          name, fmt::format("{} flags for {} layers", types->size(), config.layers));
+    }
+  } else {
+    // What llama.cpp takes for granted of GLM-5.2, the first that shares, and of those before it.
+    constexpr int32_t kContextOf52 = 1048576, kPeriodOf52 = 4, kFirstOf52 = 3;
+    share_all_but_each(config.context_length < kContextOf52 ? 1 : kPeriodOf52, kFirstOf52, config);
+  }
+  return check_index(source, config);
+}
+
+}  // namespace headrace
