@@ -21,6 +21,7 @@
 #include "models/gpt_oss.h"
 #include "models/hunyuan.h"
 #include "models/hyperclova.h"
+#include "models/kimi_linear.h"
 #include "models/lfm2.h"
 #include "models/llama4.h"
 #include "models/mamba.h"
@@ -80,6 +81,7 @@ constexpr std::array kArchitectures = {
     decoder<deepseek_spec>("deepseek2", deepseek_hf_names),
     decoder<deepseek_spec>("deepseek32", deepseek_hf_names),
     decoder<deepseek_spec>("glm-dsa", deepseek_hf_names),
+    decoder<kimi_linear_spec>("kimi-linear", kimi_linear_hf_names),
     decoder<olmoe_spec>("olmoe", expert_hf_names),
     decoder<gemma_spec>("gemma", gemma_hf_names),
     decoder<gemma2_spec>("gemma2", gemma2_hf_names),

@@ -38,6 +38,7 @@
 #include "ops/sampling/spread_logits.h"
 #include "ops/states/causal_conv.h"
 #include "ops/states/delta_rule.h"
+#include "ops/states/kimi_delta.h"
 #include "ops/states/rg_lru.h"
 #include "ops/states/selective_scan.h"
 #include "ops/states/ssd_scan.h"
@@ -86,6 +87,7 @@
   OP(full_attention, FullAttentionArgs)  \
   OP(gather_keys, GatherKeysArgs)        \
   OP(index_keys, IndexKeysArgs)          \
+  OP(kimi_delta, KimiDeltaArgs)          \
   OP(rg_lru, RgLruArgs)                  \
   OP(row_scatter_add, RowScatterAddArgs) \
   OP(sample, SampleArgs)                 \

@@ -78,7 +78,7 @@ TEST_P(TokenizerFamily, IllFormedText) {
 INSTANTIATE_TEST_SUITE_P(All, TokenizerFamily,
                          testing::Values("albert", "bert", "bert_cased", "cl100k", "deepseek_coder",
                                          "deepseek_v3", "every_step", "falcon", "gemma", "gpt2",
-                                         "llama2", "llama3", "mistral", "o200k", "qwen2",
+                                         "kimi_k2", "llama2", "llama3", "mistral", "o200k", "qwen2",
                                          "starcoder2", "t5", "tekken"),
                          [](const auto& info) { return info.param; });
 
@@ -90,6 +90,7 @@ TEST(TokenizerRecipe, NamesMeanTheStepsOfTheFamilies) {
       {"tekken", "tekken"},    {"deepseek_v3", "deepseek-v3"},
       {"qwen2", "qwen2"},      {"deepseek_coder", "deepseek-coder"},
       {"falcon", "falcon"},    {"gemma", ""},
+      {"kimi_k2", "kimi-k2"},
   };
   for (const auto& [family, pre] : kNames) {
     SCOPED_TRACE(family);

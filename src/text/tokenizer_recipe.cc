@@ -59,6 +59,17 @@ constexpr const char* kDeepSeek3 =
     "|[^\\r\\n\\p{L}\\p{P}\\p{S}]?[\\p{L}\\p{M}]+| ?[\\p{P}\\p{S}]+[\\r\\n]*|" HR_LINES
     "|" HR_SPACES;
 
+// Of Kimi K2's code, whose classes of letters leave Han out.
+#define HR_UPPER "(?:(?!\\p{sc:Han})[\\p{Lu}\\p{Lt}\\p{Lm}\\p{Lo}\\p{M}])"
+#define HR_LOWER "(?:(?!\\p{sc:Han})[\\p{Ll}\\p{Lm}\\p{Lo}\\p{M}])"
+#define HR_BEFORE "|[^\\r\\n\\p{L}\\p{N}]?"
+constexpr const char* kKimiK2 =
+    "\\p{sc:Han}+" HR_BEFORE HR_UPPER "*" HR_LOWER "+" HR_CONTRACTIONS "?" HR_BEFORE HR_UPPER
+    "+" HR_LOWER "*" HR_CONTRACTIONS "?|\\p{N}{1,3}|" HR_SIGNS "[\\r\\n]*|" HR_LINES "|" HR_SPACES;
+#undef HR_BEFORE
+#undef HR_LOWER
+#undef HR_UPPER
+
 constexpr const char* kLineEnd = "[\\r\\n]";
 constexpr const char* kDeepSeekHan = "[\u4e00-\u9fa5\u0800-\u4e00\uac00-\ud7ff]+";
 constexpr const char* kDeepSeekCoderWord = "[" HR_SPACE "]?\\p{L}+";
@@ -150,6 +161,7 @@ constexpr PreRow kPreRows[] = {
     {"deepseek-v3", {kThreeDigits, kDeepSeek3Kana, kDeepSeek3}},
     {"hunyuan-dense", {kThreeDigits, kDeepSeek3Kana, kDeepSeek3}},
     {"joyai-llm", {kThreeDigits, kDeepSeek3Kana, kDeepSeek3}},
+    {"kimi-k2", {kKimiK2}, true},
     {"deepseek-coder", {kLineEnd, kDeepSeekCoderWord, kDeepSeekCoderSigns, kDeepSeekHan, kDigit}},
     {"deepseek-llm",
      {kLineEnd, kDeepSeekLlmWord, kDeepSeekLlmSigns, kSpacesAtEnd, kDeepSeekHan, kDigits}},

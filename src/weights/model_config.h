@@ -79,6 +79,7 @@ enum class LayerMixer : uint8_t {
   kAttention,
   kShortConv,  // LFM2's gated short convolution
   kDeltaNet,   // gated DeltaNet (Qwen3-Next)
+  kKimiDelta,  // Kimi Delta Attention
   kMamba,
   kMamba2,
   kMamba2Beside,  // attention and Mamba-2 side by side (Falcon-H1)
@@ -198,7 +199,7 @@ struct MixerConfig {
   bool norms_apart = false;          // of parallel layers each part has its own (Falcon's newer)
   double rotated = 1;                // share of a head that rotates where no number says it
   int32_t conv_taps = 0;             // of the convolutions of the others
-  // Of gated DeltaNet.
+  // Of gated DeltaNet and Kimi Delta Attention.
   int32_t key_heads = 0;
   int32_t value_heads = 0;  // a multiple of key_heads
   int32_t key_dim = 0;      // of a head

@@ -6,6 +6,7 @@
 
 #include "weights/gemma_families.h"
 #include "weights/gpt_families.h"
+#include "weights/kimi_linear_family.h"
 #include "weights/latent_families.h"
 #include "weights/llama4_family.h"
 #include "weights/mamba_families.h"
@@ -36,6 +37,7 @@ class GgufConfigReader {
     config_.mixers.parallel = parallel.value_or(false);
     read_tensors();
     HR_RETURN_IF_ERROR(read_expert_rules());
+    HR_RETURN_IF_ERROR(read_gguf_kimi_linear(source_, config_));
     HR_RETURN_IF_ERROR(read_latent());
     HR_RETURN_IF_ERROR(read_gguf_key_index(file_, source_, config_));
     if (has_state_space(family_)) {
@@ -348,7 +350,10 @@ class GgufConfigReader {
           key("attention.value_length"),
           fmt::format("{} is over {}", *value_length, kModelLimits.head_dim_max));
     }
-    latent.joined = file_.find_tensor("blk.0.attn_k_b.weight") == nullptr;
+    for (int32_t i = 0; i < config_.layers; ++i) {  // not all may attend
+      const GgufTensor* const keys = file_.find_tensor(fmt::format("blk.{}.attn_k_b.weight", i));
+      latent.joined = latent.joined && keys == nullptr;
+    }
     // The first files say nothing of these two: DeepSeek V2's weights are not divided by their sum,
     // and where there is a bias of the choice, scores are sigmoids.
     ExpertConfig& experts = config_.experts;

@@ -10,6 +10,7 @@
 #include "weights/gemma_families.h"
 #include "weights/gpt_families.h"
 #include "weights/hub_quantisation.h"
+#include "weights/kimi_linear_family.h"
 #include "weights/latent_families.h"
 #include "weights/llama4_family.h"
 #include "weights/mamba_families.h"
@@ -552,6 +553,7 @@ class JsonConfigReader {
     if (has_state_space(*source_.family)) return read_state_space(json_, source_, config_);
     const LayerMixer other = *source_.family->other_mixer;
     if (other == LayerMixer::kRgLru) return read_recurrent_gemma(json_, source_, config_);
+    if (other == LayerMixer::kKimiDelta) return read_kimi_linear(json_, source_, config_);
     if (other == LayerMixer::kRwkv7) return read_rwkv7(json_, source_, config_);
     if (const Json* types = find("layer_types")) return read_mixer_types(*types, other);
     if (const Json* listed = find("full_attn_idxs")) return read_attending_layers(*listed, other);

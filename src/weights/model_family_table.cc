@@ -6,6 +6,7 @@
 
 #include "weights/gemma_families.h"
 #include "weights/gpt_families.h"
+#include "weights/kimi_linear_family.h"
 #include "weights/kin_families.h"
 #include "weights/latent_families.h"
 #include "weights/llama4_family.h"
@@ -552,6 +553,8 @@ constexpr auto kFamilies = std::to_array<ModelFamily>({
      glm4_moe_lite_defaults},
     {"deepseek32", kDeepSeek32Classes, kSilu, kInterleaved, kSparseFields, deepseek32_defaults},
     {"glm-dsa", kGlmDsaClasses, kSilu, kInterleaved, kSparseFields, glm_dsa_defaults},
+    {"kimi-linear", kKimiLinearClasses, kSilu, !kInterleaved, kKimiLinearFields,
+     kimi_linear_defaults, false, LayerMixer::kKimiDelta},
     {"olmoe", kOlmoeClasses, kSilu, !kInterleaved, kOlmoeFields, olmoe_defaults},
     {"qwen2moe", kQwen2MoeClasses, kSilu, !kInterleaved, kQwen2MoeFields, qwen2_moe_defaults},
     {"qwen3moe", kQwen3MoeClasses, kSilu, !kInterleaved, kQwen3MoeFields, qwen3_moe_defaults},

@@ -18,10 +18,20 @@ Status wrong_shape(const WeightSource& source, std::string_view name, const Shap
                  std::string(name));
 }
 
+std::vector<int64_t> without_ones(const Shape& shape) {
+  std::vector<int64_t> dimensions;
+  for (int d = 0; d < shape.rank(); ++d) {
+    if (shape[d] != 1) dimensions.push_back(shape[d]);
+  }
+  return dimensions;
+}
+
 }  // namespace
 
 bool is_of_shape(const Shape& tensor, const Shape& wanted) {
   if (tensor == wanted) return true;
+  // With dimensions of 1 before and between (Kimi-Linear's rates and convolutions).
+  if (tensor.rank() == Shape::kRankMax && without_ones(tensor) == without_ones(wanted)) return true;
   if (tensor.rank() == 0) return wanted == Shape{1};
   // A convolution by channel, [channels, 1, taps].
   if (tensor.rank() == 3 && tensor[1] == 1 && wanted == Shape{tensor[0], tensor[2]}) return true;

@@ -31,7 +31,7 @@ import make_tiny_models as tiny
 
 FAMILIES = {**tiny.FOLDERS, **tiny.LATER_FOLDERS, **tiny.EXPERT_FOLDERS, **tiny.ROUTER_FOLDERS, **tiny.STATE_FOLDERS,
             **tiny.LATER_STATE_FOLDERS, **tiny.LATENT_FOLDERS, **tiny.KIN_FOLDERS, **tiny.GPT_FOLDERS,
-            **tiny.MAMBA_FOLDERS, **tiny.LAST_FOLDERS, **tiny.NEWEST_FOLDERS, **tiny.LLAMA4_FOLDERS, **tiny.SPARSE_FOLDERS}
+            **tiny.MAMBA_FOLDERS, **tiny.LAST_FOLDERS, **tiny.NEWEST_FOLDERS, **tiny.LLAMA4_FOLDERS, **tiny.SPARSE_FOLDERS, **tiny.KIMI_FOLDERS}
 DIFFERENCE_MAX = 1e-4  # of ln p, as the test has it
 # Whose sizes hang together in ways of their own.
 AS_THEY_ARE = {*tiny.STATE_FOLDERS, *tiny.LATER_STATE_FOLDERS, *tiny.LATENT_FOLDERS, *tiny.GPT_FOLDERS,
@@ -72,6 +72,11 @@ def drawn_sizes(name, options, rng):
         return dict(num_attention_heads=heads, num_key_value_heads=heads, kv_lora_rank=rng.choice([8, 20, 33]), qk_rope_head_dim=rotated,
                     qk_nope_head_dim=rng.choice([6, 12, 17]), v_head_dim=rng.choice([5, 10, 16]), q_lora_rank=rng.choice([12, 24]),
                     index_head_dim=rotated * rng.choice([1, 2, 3]), index_n_heads=rng.choice([9, 12, 21]), index_topk=rng.choice([5, 17, 33, 64]))
+    if name in tiny.KIMI_FOLDERS:
+        heads = rng.choice([2, 3, 5])
+        return dict(num_attention_heads=heads, num_key_value_heads=heads, kv_lora_rank=rng.choice([8, 20, 33]), qk_rope_head_dim=rng.choice([4, 8, 16]),
+                    qk_nope_head_dim=rng.choice([6, 12, 17]), v_head_dim=rng.choice([5, 10, 16]), linear_head_dim=rng.choice([5, 16, 33, 48]),
+                    linear_num_heads=heads, linear_conv_kernel_dim=rng.choice([2, 3, 4]))
     if name in AS_THEY_ARE:
         return {}
     if name in tiny.MAMBA_FOLDERS:
@@ -182,7 +187,7 @@ KNOCKED_KEYS = {
     "use_parallel_residual": None, "num_experts_per_tok": 1, "moe_k": 1, "n_group": 1, "partial_rotary_factor": 1.0,
     "rope_theta": 500.0, "factor": 1.0, "embedding_multiplier": 1.0, "residual_multiplier": 1.0, "attention_multiplier": 1.0,
     "logits_scaling": 1.0, "attn_logit_softcapping": None, "final_logit_softcapping": None, "query_pre_attn_scalar": 7,
-    "layer_types": None, "index_topk": 4096, "indexer_types": None, "no_rope_layers": None, "norm_eps": 0.5, "rms_norm_eps": 0.5, "layer_norm_eps": 0.5,
+    "layer_types": None, "index_topk": 4096, "indexer_types": None, "moe_renormalize": None, "num_experts_per_token": 1, "no_rope_layers": None, "norm_eps": 0.5, "rms_norm_eps": 0.5, "layer_norm_eps": 0.5,
     "layer_norm_epsilon": 0.5, "norm_epsilon": 0.5, "hidden_act": "gelu",
     "time_step_limit": [0.0, {"__float__": "Infinity"}], "time_step_min": 0.0, "attn_layer_indices": [], "position_embedding_type": "nope",
     "mamba_norm_before_gate": None, "key_multiplier": 1.0, "attention_in_multiplier": 1.0, "attention_out_multiplier": 1.0,

@@ -13,6 +13,7 @@ served_length [1], the longest text that is served.
 import json
 import math
 import pathlib
+import re
 import shutil
 import sys
 
@@ -400,6 +401,21 @@ SPARSE_FOLDERS = {
 }
 SPARSE_GGUF_FILES = {"deepseek32-gguf": SPARSE_FOLDERS["deepseek32"][:2], "glm-dsa-gguf": SPARSE_FOLDERS["glm-dsa-shared"][:2]}
 
+# Kimi Delta Attention, and latent attention that does not rotate.
+KIMI = dict(kv_lora_rank=16, qk_nope_head_dim=12, qk_rope_head_dim=8, v_head_dim=10, num_hidden_layers=4, num_key_value_heads=4, q_lora_rank=None,
+            moe_intermediate_size=32, num_experts_per_tok=3, num_local_experts=8, n_shared_experts=1, n_group=1, topk_group=1, routed_scaling_factor=1.8,
+            linear_head_dim=12, linear_num_heads=3, linear_conv_kernel_dim=4, mlp_layer_types=["dense", "sparse", "sparse", "sparse"],
+            layer_types=["linear_attention", "linear_attention", "full_attention", "linear_attention"])
+KIMI_FOLDERS = {
+    "kimi-linear": ("KimiLinear", KIMI, "bfloat16"),
+    "kimi-linear-groups": ("KimiLinear", {**KIMI, "q_lora_rank": 24, "n_group": 4, "topk_group": 2, "norm_topk_prob": False, "linear_head_dim": 40,
+                                          "linear_num_heads": 1, "linear_conv_kernel_dim": 3, "num_hidden_layers": 3,
+                                          "layer_types": ["linear_attention", "full_attention", "linear_attention"],
+                                          "mlp_layer_types": ["dense", "sparse", "sparse"]}, "bfloat16"),
+}
+# llama.cpp knows as many heads of both kinds, and no groups.
+KIMI_GGUF_FILES = {"kimi-linear-gguf": ("KimiLinear", {**KIMI, "linear_num_heads": 4})}
+
 # Of GGUF files llama.cpp takes the sizes of chunks and steps for granted.
 LLAMA4_GGUF_FILES = {"ministral3-gguf": ("Ministral3", GROWING),
                      "llama4-gguf": ("Llama4", dict(**{**LLAMA4, "attention_chunk_size": 8192, "floor_scale": 8192, "attn_scale": 0.1}))}
@@ -438,7 +454,7 @@ def random_weights(model, seed):
             # The last expert that is chosen has a small share, so that it matters little which of two nearly equal
             # ones a rounding makes it.
             router = name.endswith(("router.proj.weight", "mlp.gate.weight", "router.weight", "feed_forward.gate.weight", "mlp.router.weight"))
-            if router and model.config.model_type not in ("dots1", "lfm2_moe", "deepseek_v3", "glm4_moe_lite", "deepseek_v32", "glm_moe_dsa", *BIASED_KINDS):
+            if router and model.config.model_type not in ("dots1", "lfm2_moe", "deepseek_v3", "glm4_moe_lite", "deepseek_v32", "glm_moe_dsa", "kimi_linear", *BIASED_KINDS):
                 gain = 6.0
             parameter.data = noise * gain / math.sqrt(parameter.shape[-1])
             if name.endswith("experts.gate_up_proj") and model.config.model_type == "gpt_oss":
@@ -545,6 +561,18 @@ def nest(config, weights, kind, prefix):
     return outer, weights
 
 
+def as_kimi(config, weights):
+    """As the hub has it: layers and heads in an object of their own, networks that are no mixtures under their own name."""
+    kinds = [kind == "full_attention" for kind in config.pop("layer_types")]
+    config["linear_attn_config"] = {
+        "full_attn_layers": [i + 1 for i, full in enumerate(kinds) if full], "kda_layers": [i + 1 for i, full in enumerate(kinds) if not full],
+        "head_dim": config.pop("linear_head_dim"), "num_heads": config.pop("linear_num_heads"),
+        "short_conv_kernel_size": config.pop("linear_conv_kernel_dim")}
+    config.update(first_k_dense_replace=config.pop("mlp_layer_types").count("dense"), head_dim=72, mla_use_nope=True,
+                  moe_router_activation_func="sigmoid", moe_layer_freq=1)
+    return config, {re.sub(r"block_sparse_moe\.(gate|up|down)_proj", r"mlp.\1_proj", key): value for key, value in weights.items()}
+
+
 def write_folder(folder, name, model, dtype):
     shutil.rmtree(folder, ignore_errors=True)
     folder.mkdir(parents=True)
@@ -558,13 +586,15 @@ def write_folder(folder, name, model, dtype):
     weights = model.state_dict()
     if name in {**EXPERT_FOLDERS, **ROUTER_FOLDERS, **STATE_FOLDERS,
                 **LATER_STATE_FOLDERS, **LATENT_FOLDERS, **KIN_FOLDERS, **GPT_FOLDERS, **MAMBA_FOLDERS, **LAST_FOLDERS,
-                **NEWEST_FOLDERS, **LLAMA4_FOLDERS, **SPARSE_FOLDERS} and name not in FUSED:
+                **NEWEST_FOLDERS, **LLAMA4_FOLDERS, **SPARSE_FOLDERS, **KIMI_FOLDERS} and name not in FUSED:
         weights = load_file(folder / "model.safetensors")
     weights = {key: value.to(dtype).contiguous() for key, value in weights.items()}
     if model.config.tie_word_embeddings:
         weights.pop("lm_head.weight", None)
     if name in NESTED:
         config, weights = nest(config, weights, *NESTED[name])
+    if name in KIMI_FOLDERS:
+        config, weights = as_kimi(config, weights)
     (folder / "config.json").write_text(json.dumps(config, indent=1) + "\n")
     (folder / "model.safetensors").unlink()
     save_file(weights, folder / "model.safetensors", metadata={"format": "pt"})
@@ -577,7 +607,7 @@ ARCHITECTURES = {"Llama": "llama", "Qwen2": "qwen2", "Qwen3": "qwen3", "Gemma2":
                  "Granite": "granite", "Ministral3": "mistral3", "Llama4": "llama4", "Starcoder2": "starcoder2", "Mixtral": "llama", "Qwen2Moe": "qwen2moe",
                  "Lfm2": "lfm2", "Lfm2Moe": "lfm2moe", "Qwen3Moe": "qwen3moe", "Olmoe": "olmoe", "GraniteMoe": "granitemoe", "Dots1": "dots1",
                  "HunYuanDenseV1": "hunyuan-dense", "HunYuanMoEV1": "hunyuan-moe", "DeepseekV2": "deepseek2", "DeepseekV3": "deepseek2",
-                 "DeepseekV32": "deepseek32", "GlmMoeDsa": "glm-dsa"}
+                 "DeepseekV32": "deepseek32", "GlmMoeDsa": "glm-dsa", "KimiLinear": "kimi-linear"}
 LATENT_ARCHITECTURES = ("deepseek2", "deepseek32", "glm-dsa")
 INTERLEAVED = {"llama", "mistral3", "smollm3", "granite", "granitemoe"}
 NAMES = {"input_layernorm": "attn_norm", "self_attn.q_proj": "attn_q", "self_attn.k_proj": "attn_k",
@@ -589,7 +619,8 @@ NAMES = {"input_layernorm": "attn_norm", "self_attn.q_proj": "attn_q", "self_att
          "mlp.shared_expert.gate_proj": "ffn_gate_shexp", "mlp.shared_expert.up_proj": "ffn_up_shexp",
          "mlp.shared_expert.down_proj": "ffn_down_shexp", "mlp.shared_expert_gate": "ffn_gate_inp_shexp",
          "mlp.shared_experts.gate_proj": "ffn_gate_shexp", "mlp.shared_experts.up_proj": "ffn_up_shexp",
-         "mlp.shared_experts.down_proj": "ffn_down_shexp", "mlp.gate": "ffn_gate_inp", "block_sparse_moe.router": "ffn_gate_inp",
+         "mlp.shared_experts.down_proj": "ffn_down_shexp", "self_attn.b_proj": "ssm_beta", "self_attn.g_a_proj": "ssm_g_a", "self_attn.g_b_proj": "ssm_g_b", "self_attn.o_norm": "ssm_norm",
+         "self_attn.forget_gate.f_a_proj": "ssm_f_a", "self_attn.forget_gate.f_b_proj": "ssm_f_b", "mlp.gate": "ffn_gate_inp", "block_sparse_moe.router": "ffn_gate_inp",
          "self_attn.q_a_proj": "attn_q_a", "self_attn.q_a_layernorm": "attn_q_a_norm", "self_attn.q_b_proj": "attn_q_b",
          "self_attn.kv_a_proj_with_mqa": "attn_kv_a_mqa", "self_attn.kv_a_layernorm": "attn_kv_a_norm",
          "self_attn.kv_b_proj": "attn_kv_b", "self_attn.indexer.k_norm": "indexer.k_norm", "self_attn.indexer.wk": "indexer.attn_k",
@@ -1171,7 +1202,56 @@ def llama4_tensors(state):
             yield gguf_name(name, False), value.numpy()
 
 
+def write_kimi_gguf(path, model):
+    config = model.config
+    writer = gguf.GGUFWriter(path, "kimi-linear")
+    writer.add_name("tiny")
+    writer.add_vocab_size(config.vocab_size)
+    writer.add_context_length(config.max_position_embeddings)
+    writer.add_embedding_length(config.hidden_size)
+    writer.add_block_count(config.num_hidden_layers)
+    writer.add_feed_forward_length(config.intermediate_size)
+    writer.add_head_count(config.num_attention_heads)
+    writer.add_head_count_kv([int(kind == "full_attention") for kind in config.layer_types])
+    writer.add_layer_norm_rms_eps(config.rms_norm_eps)
+    writer.add_ssm_conv_kernel(config.linear_conv_kernel_dim)
+    writer.add_kda_head_dim(config.linear_head_dim)
+    writer.add_rope_dimension_count(config.qk_rope_head_dim)
+    writer.add_kv_lora_rank(config.kv_lora_rank)
+    writer.add_key_length(config.kv_lora_rank + config.qk_rope_head_dim)
+    writer.add_key_length_mla(config.qk_nope_head_dim + config.qk_rope_head_dim)
+    writer.add_value_length_mla(config.v_head_dim)
+    writer.add_expert_count(config.num_local_experts)
+    writer.add_expert_used_count(config.num_experts_per_tok)
+    writer.add_expert_feed_forward_length(config.moe_intermediate_size)
+    writer.add_expert_shared_count(config.n_shared_experts)
+    writer.add_expert_weights_scale(config.routed_scaling_factor)
+    writer.add_expert_gating_func(gguf.ExpertGatingFuncType.SIGMOID)
+    writer.add_leading_dense_block_count(config.mlp_layer_types.count("dense"))
+    state = dict(model.state_dict())
+    for name in list(state):
+        block = f"blk.{name.split('.')[2]}." if "layers" in name else ""
+        if name.endswith("conv1d.weight"):
+            for part, rows in zip("qkv", state.pop(name).numpy().reshape(3, 1, -1, 1, config.linear_conv_kernel_dim)):
+                writer.add_tensor(f"{block}ssm_conv1d_{part}.weight", numpy.ascontiguousarray(rows))
+        elif name.endswith("A_log"):
+            writer.add_tensor(block + "ssm_a", -numpy.exp(state.pop(name).numpy()))
+        elif name.endswith("dt_bias"):
+            writer.add_tensor(block + "ssm_dt.bias", state.pop(name).numpy())
+    for name, rows in by_gguf_names(state, False):
+        exact = rows.ndim == 1 or "ffn_gate_inp" in name
+        rows = rows.astype(numpy.float32 if exact else numpy.float16)
+        for each, values in latents_apart(config, name, rows) if ".attn_kv_b." in name else [(name, rows)]:
+            writer.add_tensor(each, numpy.ascontiguousarray(values))
+    writer.write_header_to_file()
+    writer.write_kv_data_to_file()
+    writer.write_tensors_to_file()
+    writer.close()
+
+
 def write_gguf(path, kind, model):
+    if kind == "KimiLinear":
+        return write_kimi_gguf(path, model)
     if kind in ("Gemma3n", "Gemma4"):
         return write_layered_gemma_gguf(path, kind, model)
     if kind == "RWKV7":
@@ -1219,7 +1299,7 @@ def main():
     half = lambda files: {name: (*case, "float16") for name, case in files.items()}
     folders = {**FOLDERS, **LATER_FOLDERS, **EXPERT_FOLDERS, **ROUTER_FOLDERS, **STATE_FOLDERS,
                **LATER_STATE_FOLDERS, **LATENT_FOLDERS, **KIN_FOLDERS, **GPT_FOLDERS, **MAMBA_FOLDERS,
-               **LAST_FOLDERS, **NEWEST_FOLDERS, **LLAMA4_FOLDERS, **SPARSE_FOLDERS}
+               **LAST_FOLDERS, **NEWEST_FOLDERS, **LLAMA4_FOLDERS, **SPARSE_FOLDERS, **KIMI_FOLDERS}
     cases = {**FOLDERS, **half(GGUF_FILES), **LATER_FOLDERS, **half(LATER_GGUF_FILES),
              **EXPERT_FOLDERS, **half(EXPERT_GGUF_FILES), **ROUTER_FOLDERS, **half(ROUTER_GGUF_FILES),
              **STATE_FOLDERS, **half(STATE_GGUF_FILES), **LATER_STATE_FOLDERS, **half(LATER_STATE_GGUF_FILES),
@@ -1227,7 +1307,8 @@ def main():
              **GPT_FOLDERS, **half(GPT_GGUF_FILES), **MAMBA2_FOLDERS, **half(MAMBA_GGUF_FILES),
              **FIRST_MAMBA_FOLDERS, **half(FIRST_MAMBA_GGUF_FILES), **LAST_FOLDERS, **half(LAST_GGUF_FILES),
              **NEWEST_FOLDERS, **half(NEWEST_GGUF_FILES),
-             **LLAMA4_FOLDERS, **half(LLAMA4_GGUF_FILES), **SPARSE_FOLDERS, **half(SPARSE_GGUF_FILES)}
+             **LLAMA4_FOLDERS, **half(LLAMA4_GGUF_FILES), **SPARSE_FOLDERS, **half(SPARSE_GGUF_FILES),
+             **KIMI_FOLDERS, **half(KIMI_GGUF_FILES)}
     for seed, (name, (kind, options, dtype_name)) in enumerate(cases.items()):
         if only and name not in only:
             continue

@@ -103,6 +103,7 @@ FIXTURES = {
     "bert": lambda: families.trained_wordpiece(500, small_corpus()),
     "bert_cased": lambda: families.trained_wordpiece(500, small_corpus(), lowercase=False),
     "falcon": lambda: small_byte_bpe("falcon"),
+    "kimi_k2": lambda: small_byte_bpe("kimi-k2", ignore_merges=True),
 }
 
 

@@ -11,6 +11,7 @@
 #include "models/parts/channel_mix_mixer.h"
 #include "models/parts/delta_net_mixer.h"
 #include "models/parts/dense_feed_forward.h"
+#include "models/parts/kimi_delta_mixer.h"
 #include "models/parts/latent_attention_mixer.h"
 #include "models/parts/mamba2_mixer.h"
 #include "models/parts/mamba_mixer.h"
@@ -28,6 +29,7 @@ using MixerSpec = std::variant<  //
     AttentionSpec,               //
     ChannelMixSpec,              //
     DeltaNetSpec,                //
+    KimiDeltaSpec,               //
     LatentAttentionSpec,         //
     Mamba2Spec,                  //
     MambaSpec,                   //

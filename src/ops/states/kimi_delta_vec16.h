@@ -1,0 +1,126 @@
+// The body of the kimi_delta kernels. Included after vec16_avx512.h or vec16_avx2.h.
+#pragma once
+
+#include "ops/states/kimi_delta_head.h"
+#include "ops/vec16_math.h"
+
+namespace headrace {
+namespace {
+
+// Columns [column, column + width) of a state, [d, width] dense: 16 KiB at d 128, which stay in the
+// first cache between the pass that sums and the one that writes.
+struct KimiBlock {
+  float* state;
+  int64_t column;
+  int64_t width;
+};
+
+void copy_kimi_block(const float* from, float* to, int64_t count) {
+  for (int64_t i = 0; i < count; i += 16) {
+    store_up_to(to + i, load_up_to(from + i, count - i, 0.0f), count - i);
+  }
+}
+
+// (k' q), sixteen components at a time.
+float kimi_dot(const float* a, const float* b, int64_t count) {
+  Vec16 sum = zero();
+  for (int64_t i = 0; i < count; i += 16) {
+    sum = fma(load_up_to(a + i, count - i, 0.0f), load_up_to(b + i, count - i, 0.0f), sum);
+  }
+  return sum_of(sum);
+}
+
+// One row over a block of kVecs vectors a line; kWhole: all lanes are there.
+template <int kVecs, bool kWhole>
+void advance_kimi_row(const KimiDeltaHead& a, const KimiBlock& block, int64_t t, float k_dot_q) {
+  const float* const q = a.q + t * a.qkv_stride;
+  const float* const k = a.k + t * a.qkv_stride;
+  const float* const decay = a.decay + t * a.decay_stride;
+  const int64_t width = kWhole ? kVecs * 16 : block.width;
+  const auto lanes = [&](int n) { return kWhole ? int64_t{16} : width - 16 * n; };
+  Vec16 of_k[kVecs], of_q[kVecs];
+  for (int n = 0; n < kVecs; ++n) of_k[n] = of_q[n] = zero();
+  for (int64_t i = 0; i < a.dim; ++i) {
+    const Vec16 factor = broadcast(decay[i]), key = broadcast(k[i]), query = broadcast(q[i]);
+    for (int n = 0; n < kVecs; ++n) {
+      float* const at = block.state + i * width + 16 * n;
+      const Vec16 s = mul(factor, load_up_to(at, lanes(n), 0.0f));
+      store_up_to(at, s, lanes(n));
+      of_k[n] = fma(key, s, of_k[n]);
+      of_q[n] = fma(query, s, of_q[n]);
+    }
+  }
+  const Vec16 beta = broadcast(a.beta[t * a.beta_stride]);
+  Vec16 delta[kVecs];
+  for (int n = 0; n < kVecs; ++n) {
+    const int64_t at = block.column + 16 * n;
+    const Vec16 value = load_up_to(a.v + t * a.qkv_stride + at, lanes(n), 0.0f);
+    delta[n] = mul(beta, sub(value, of_k[n]));
+    store_up_to(a.out + t * a.out_stride + at, fma(broadcast(k_dot_q), delta[n], of_q[n]),
+                lanes(n));
+  }
+  for (int64_t i = 0; i < a.dim; ++i) {
+    const Vec16 key = broadcast(k[i]);
+    for (int n = 0; n < kVecs; ++n) {
+      float* const at = block.state + i * width + 16 * n;
+      store_up_to(at, fma(key, delta[n], load_up_to(at, lanes(n), 0.0f)), lanes(n));
+    }
+  }
+}
+
+void advance_kimi_row(const KimiDeltaHead& a, const KimiBlock& block, int64_t t) {
+  const float k_dot_q = kimi_dot(a.k + t * a.qkv_stride, a.q + t * a.qkv_stride, a.dim);
+  if (block.width == 32) return advance_kimi_row<2, true>(a, block, t, k_dot_q);
+  if (block.width == 16) return advance_kimi_row<1, true>(a, block, t, k_dot_q);
+  if (block.width > 16) return advance_kimi_row<2, false>(a, block, t, k_dot_q);
+  advance_kimi_row<1, false>(a, block, t, k_dot_q);
+}
+
+void advance_kimi_block(const KimiDeltaHead& a, const KimiBlock& block, int64_t offset) {
+  const int64_t count = a.dim * block.width;
+  if (a.begins) {
+    for (int64_t i = 0; i < count; i += 16) store_up_to(block.state + i, zero(), count - i);
+  }
+  int64_t saved = 0;
+  for (int64_t t = 0; t < a.rows; ++t) {
+    advance_kimi_row(a, block, t);
+    while (saved < a.save_count && a.saves[saved].row == t) {
+      copy_kimi_block(block.state, a.saves[saved++].state + offset, count);
+    }
+  }
+}
+
+// out := out / rms(out) * norm * sigmoid(z)
+void gate_kimi_row(const KimiDeltaHead& a, int64_t t) {
+  float* const out = a.out + t * a.out_stride;
+  const float* const z = a.z + t * a.z_stride;
+  Vec16 squares = zero();
+  for (int64_t i = 0; i < a.dim; i += 16) {
+    const Vec16 value = load_up_to(out + i, a.dim - i, 0.0f);
+    squares = fma(value, value, squares);
+  }
+  const double mean = static_cast<double>(sum_of(squares)) / static_cast<double>(a.dim);
+  const __m128d root = _mm_sqrt_sd(_mm_setzero_pd(), _mm_set_sd(mean + a.norm_eps));
+  const Vec16 scale = broadcast(static_cast<float>(1.0 / _mm_cvtsd_f64(root)));
+  for (int64_t i = 0; i < a.dim; i += 16) {
+    const int64_t left = a.dim - i;
+    const Vec16 gate = load_up_to(z + i, left, 0.0f);
+    const Vec16 divisor = add(broadcast(1.0f), exp(sub(zero(), gate)));
+    const Vec16 scaled =
+        mul(mul(load_up_to(out + i, left, 0.0f), scale), load_up_to(a.norm + i, left, 0.0f));
+    store_up_to(out + i, div(scaled, divisor), left);
+  }
+}
+
+void kimi_delta_head(const KimiDeltaHead& a) {
+  constexpr int64_t kColumns = 32;  // kKimiDeltaColumns
+  for (int64_t column = 0; column < a.dim; column += kColumns) {
+    const int64_t left = a.dim - column;
+    const int64_t offset = column * a.dim;
+    advance_kimi_block(a, {a.state + offset, column, left < kColumns ? left : kColumns}, offset);
+  }
+  for (int64_t t = 0; t < a.rows; ++t) gate_kimi_row(a, t);
+}
+
+}  // namespace
+}  // namespace headrace

@@ -1,0 +1,138 @@
+#include "weights/kimi_linear_family.h"
+
+#include <string>
+
+#include <fmt/format.h>
+
+namespace headrace {
+namespace {
+
+constexpr std::string_view kLinear = "linear_attn_config";
+
+const Json* kimi_member(const Json& object, std::string_view name) {
+  const Json* const found = object.is_object() ? object.find(name) : nullptr;
+  return found == nullptr || found->is_null() ? nullptr : found;
+}
+
+// A number of the object, where it has one.
+Status take_number(const Json& linear, std::string_view name, int32_t min, int32_t max,
+                   const ConfigSource& source, int32_t& number) {
+  const Json* const found = kimi_member(linear, name);
+  if (found == nullptr) return ok_status();
+  if (!found->is_int() || found->as_int() < min || found->as_int() > max) {
+    return source.corrupt_field(fmt::format("{}.{}", kLinear, name),
+                                fmt::format("is no number from {} to {}", min, max));
+  }
+  number = static_cast<int32_t>(found->as_int());
+  return ok_status();
+}
+
+// Layers that are counted from 1 on, in the first files.
+Status read_listed_layers(const Json& listed, const ConfigSource& source, ModelConfig& config) {
+  const std::string name = fmt::format("{}.full_attn_layers", kLinear);
+  if (!listed.is_array()) return source.corrupt_field(name, "is no list of layers");
+  config.mixers.by_layer.assign(static_cast<size_t>(config.layers), LayerMixer::kKimiDelta);
+  for (const Json& layer : listed.as_array()) {
+    if (!layer.is_int() || layer.as_int() < 1 || layer.as_int() > config.layers) {
+      return source.corrupt_field(name,
+                                  fmt::format("has what is none of {} layers", config.layers));
+    }
+    config.mixers.by_layer[static_cast<size_t>(layer.as_int() - 1)] = LayerMixer::kAttention;
+  }
+  return ok_status();
+}
+
+Status read_named_layers(const Json& types, const ConfigSource& source, ModelConfig& config) {
+  constexpr std::string_view kTypes = "layer_types";
+  if (!types.is_array() || std::ssize(types.as_array()) != config.layers) {
+    return source.corrupt_field(kTypes, fmt::format("is no list of {} names", config.layers));
+  }
+  for (const Json& type : types.as_array()) {
+    const bool attends = type == Json("full_attention");
+    if (!attends && type != Json("linear_attention")) {
+      return source.unsupported_field(
+          kTypes, "has a layer that is not supported (known: full_attention, linear_attention)");
+    }
+    config.mixers.by_layer.push_back(attends ? LayerMixer::kAttention : LayerMixer::kKimiDelta);
+  }
+  return ok_status();
+}
+
+// What a file may say and nothing here does.
+Status refuse_other_kimis(const Json& json, const ConfigSource& source) {
+  const Json* const plain = kimi_member(json, "mla_use_nope");
+  if (plain != nullptr && *plain == Json(false)) {
+    return source.unsupported_field("mla_use_nope",
+                                    "layers that rotate are not supported, only true or none");
+  }
+  const Json* const router = kimi_member(json, "moe_router_activation_func");
+  if (router != nullptr && *router != Json("sigmoid")) {
+    return source.unsupported_field("moe_router_activation_func", "only \"sigmoid\" is supported");
+  }
+  return ok_status();
+}
+
+}  // namespace
+
+void kimi_linear_defaults(ModelConfig& config) {
+  config.rope_theta = 1e4;
+  config.context_length = 1048576;
+  config.rms_eps = 1e-5f;
+  MixerConfig& mixers = config.mixers;
+  mixers.latent = {.rank = 512, .plain_dim = 128, .rope_dim = 64, .value_dim = 128};
+  mixers.conv_taps = 4;
+  mixers.key_heads = 32;
+  mixers.key_dim = 128;
+  mixers.rate_is_log = true;
+  config.experts = {.count = 256,
+                    .used = 8,
+                    .width = 1024,
+                    .shared_count = 1,
+                    .scale = 2.446f,
+                    .normalised = true,
+                    .scores = ExpertScores::kSigmoid,
+                    .dense_first = 1};
+}
+
+Status read_kimi_linear(const Json& json, const ConfigSource& source, ModelConfig& config) {
+  HR_RETURN_IF_ERROR(refuse_other_kimis(json, source));
+  MixerConfig& mixers = config.mixers;
+  const Json* const normalised = kimi_member(json, "moe_renormalize");
+  if (normalised != nullptr) config.experts.normalised = *normalised != Json(false);
+  const Json* const listed = kimi_member(json, kLinear);
+  if (listed != nullptr) {
+    HR_RETURN_IF_ERROR(
+        take_number(*listed, "head_dim", 1, kModelLimits.head_dim_max, source, mixers.key_dim));
+    HR_RETURN_IF_ERROR(
+        take_number(*listed, "num_heads", 1, kModelLimits.heads_max, source, mixers.key_heads));
+    HR_RETURN_IF_ERROR(take_number(*listed, "short_conv_kernel_size", 2, kModelLimits.conv_taps_max,
+                                   source, mixers.conv_taps));
+  }
+  mixers.value_heads = mixers.key_heads;
+  mixers.value_dim = mixers.key_dim;
+  if (const Json* const types = kimi_member(json, "layer_types")) {
+    return read_named_layers(*types, source, config);
+  }
+  const Json* const full = listed == nullptr ? nullptr : kimi_member(*listed, "full_attn_layers");
+  if (full != nullptr) return read_listed_layers(*full, source, config);
+  for (int32_t i = 0; i < config.layers; ++i) {
+    const bool attends = i > 0 && i % 4 == 0;
+    mixers.by_layer.push_back(attends ? LayerMixer::kAttention : LayerMixer::kKimiDelta);
+  }
+  return ok_status();
+}
+
+Status read_gguf_kimi_linear(const ConfigSource& source, ModelConfig& config) {
+  if (config.architecture != "kimi-linear") return ok_status();
+  MixerConfig& mixers = config.mixers;
+  if (mixers.key_dim == 0 || mixers.conv_taps == 0) {
+    return source.corrupt_field(source.name_of(&MixerConfig::key_dim),
+                                "or ssm.conv_kernel is missing");
+  }
+  mixers.key_heads = mixers.value_heads = config.heads;
+  mixers.value_dim = mixers.key_dim;
+  config.experts.normalised = true;  // as llama.cpp takes it
+  return ok_status();
+}
+
+}  // namespace headrace
