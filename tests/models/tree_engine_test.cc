@@ -110,8 +110,11 @@ TEST_P(TreeEngineBits, AnswersAreThoseWithoutTrees) {
       options.memory.kv_cache_memory_bytes = 9 * groups * (info.kv_bytes / info.block_count);
       options.batch.max_num_batched_tokens = 96;
       options.runner.poison_kv = true;
-      options.engine.scheduler.proposals = {
-          .tokens_max = 6, .tree_width = AnswerTrees::kWidth, .tree_tokens = 20, .source = source};
+      options.engine.scheduler.proposals = {.tokens_max = 6,
+                                            .tree_width = AnswerTrees::kWidth,
+                                            .tree_tokens = 20,
+                                            .whatever_they_cost = true,
+                                            .source = source};
       auto trees = ModelUnderTest::load(options);
       ASSERT_TRUE(trees.ok()) << trees.status().message();
       for (int round = 0; round < 2; ++round) {  // the second finds prefixes
@@ -140,8 +143,11 @@ TEST(TreeEngine, ChoicesAndFoundPrefixes) {
   StackOptions options = options_of(named("gemma3"));
   auto plain = ModelUnderTest::load(options);
   const auto source = std::make_shared<AnswerTrees>();
-  options.engine.scheduler.proposals = {
-      .tokens_max = 6, .tree_width = AnswerTrees::kWidth, .tree_tokens = 20, .source = source};
+  options.engine.scheduler.proposals = {.tokens_max = 6,
+                                        .tree_width = AnswerTrees::kWidth,
+                                        .tree_tokens = 20,
+                                        .whatever_they_cost = true,
+                                        .source = source};
   options.runner.poison_kv = true;
   auto trees = ModelUnderTest::load(options);
   ASSERT_TRUE(plain.ok() && trees.ok());
@@ -162,8 +168,11 @@ TEST(TreeEngine, RanksAnswerAsOne) {
   StackOptions options = options_of(named("llama"));
   auto plain = ModelUnderTest::load(options);
   const auto source = std::make_shared<AnswerTrees>();
-  options.engine.scheduler.proposals = {
-      .tokens_max = 6, .tree_width = AnswerTrees::kWidth, .tree_tokens = 20, .source = source};
+  options.engine.scheduler.proposals = {.tokens_max = 6,
+                                        .tree_width = AnswerTrees::kWidth,
+                                        .tree_tokens = 20,
+                                        .whatever_they_cost = true,
+                                        .source = source};
   options.device.tensor_parallel_size = 2;
   options.runner.poison_kv = true;
   auto ranks = ModelUnderTest::load(options);
