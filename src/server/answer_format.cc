@@ -35,7 +35,7 @@ void AnswerFormat::append_event(std::string& out, const Json& event) const {
 
 std::string_view AnswerFormat::ping() const { return kSsePing; }
 
-void AnswerFormat::append_error(std::string& out, int http_status, std::string_view message) const {
+void AnswerFormat::append_error(std::string& out, int http_status, std::string_view message) {
   append_sse_event(out, error_json(http_status, message));
   out += kSseDone;
 }

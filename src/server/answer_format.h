@@ -91,7 +91,7 @@ class AnswerFormat {
   // `wants_usage`: stream_options.include_usage.
   virtual void append_end(std::string& out, const Usage& usage, bool wants_usage) = 0;
   // Instead of the end.
-  virtual void append_error(std::string& out, int http_status, std::string_view message) const;
+  virtual void append_error(std::string& out, int http_status, std::string_view message);
 
  protected:
   AnswerHead head_;  // fixed once its events begin

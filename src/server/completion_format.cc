@@ -19,7 +19,7 @@ class CompletionFormat final : public AnswerFormat {
   }
 
   std::vector<Json> events(int32_t index, bool opens, const ChoiceDelta& delta) override {
-    if (delta.empty()) return {};
+    if (says_nothing(opens, delta)) return {};
     Json event = envelope({choice(index, opens, delta)});
     if (delta.finish != FinishReason::kNone) event.set("system_fingerprint", head_.fingerprint);
     return {std::move(event)};
@@ -28,7 +28,7 @@ class CompletionFormat final : public AnswerFormat {
   // Most of a stream is text of one choice after each other.
   void append_events(std::string& out, int32_t index, bool opens, const ChoiceDelta& delta,
                      const Usage* told) override {
-    if (delta.empty()) return;
+    if (says_nothing(opens, delta)) return;
     if (told != nullptr || delta.finish != FinishReason::kNone || head_.top_logprobs >= 0 ||
         head_.return_token_ids) {
       return AnswerFormat::append_events(out, index, opens, delta, told);
@@ -49,6 +49,11 @@ class CompletionFormat final : public AnswerFormat {
   }
 
  private:
+  // The ids of the prompt come with the first event, also where its text is held back.
+  bool says_nothing(bool opens, const ChoiceDelta& delta) const {
+    return delta.empty() && !(opens && head_.return_token_ids);
+  }
+
   EventFrame text_frame(int32_t index) const {
     std::string event;
     append_event(event, envelope({choice(index, false, {})}));

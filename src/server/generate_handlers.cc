@@ -28,13 +28,13 @@ Result<GenerationPlan> plan_sglang(const ReadyModel& model, const FieldContext& 
   const bool texts = !request.completion.texts.empty();
   SglangEcho echo{.id = std::move(request.id), .is_list = request.is_list};
   const int32_t length = take_length(request.completion.settings);
-  return plan_completion(
+  return with_named_length(plan_completion(
       model, std::move(request.completion),
       {.id_prefix = "",
        .make_format = [echo = std::move(echo)](
                           AnswerHead head) { return make_sglang_format(echo, std::move(head)); },
        .max_tokens_otherwise = length,
-       .prompt_name = texts ? "text" : "input_ids"});
+       .prompt_name = texts ? "text" : "input_ids"}));
 }
 
 Result<GenerationPlan> plan_tgi_as(const ReadyModel& model, const FieldContext& context,
@@ -45,13 +45,13 @@ Result<GenerationPlan> plan_tgi_as(const ReadyModel& model, const FieldContext& 
                .details = request.details,
                .as_list = as_list};
   const int32_t length = take_length(request.completion.settings);
-  return plan_completion(
+  return with_named_length(plan_completion(
       model, std::move(request.completion),
       {.id_prefix = "",
        .make_format = [echo = std::move(echo)](
                           AnswerHead head) { return make_tgi_format(echo, std::move(head)); },
        .max_tokens_otherwise = length,
-       .prompt_name = "inputs"});
+       .prompt_name = "inputs"}));
 }
 
 Result<GenerationPlan> plan_tgi(const ReadyModel& model, const FieldContext& context,

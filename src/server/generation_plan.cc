@@ -329,6 +329,11 @@ Result<GenerationPlan> plan_chat(const ReadyModel& model, ChatRequest request,
   return plan;
 }
 
+Result<GenerationPlan> with_named_length(Result<GenerationPlan> plan) {
+  if (plan.ok()) plan->settings.max_tokens = plan->settings.sampling.max_tokens;
+  return plan;
+}
+
 Result<int64_t> count_chat_tokens(const ReadyModel& model, ChatRequest request,
                                   std::string_view prompt_name) {
   HR_ASSIGN_OR_RETURN(const auto ids, encode_chat(model, request, prompt_name));

@@ -30,4 +30,8 @@ Result<GenerationPlan> plan_chat(const ReadyModel& model, ChatRequest request,
 Result<int64_t> count_chat_tokens(const ReadyModel& model, ChatRequest request,
                                   std::string_view prompt_name);
 
+// The same where the length that was asked for is a bound: as much of it as the context leaves
+// counts as named (key_quota.h).
+Result<GenerationPlan> with_named_length(Result<GenerationPlan> plan);
+
 }  // namespace headrace

@@ -51,7 +51,7 @@ class LlamaFormat final : public AnswerFormat {
       append_sse_event(out, result(index, told, "", usage).set("tokens", Json::array()));
     }
   }
-  void append_error(std::string& out, int http_status, std::string_view message) const override {
+  void append_error(std::string& out, int http_status, std::string_view message) override {
     append_sse_event(out, error_json(http_status, message));
   }
 

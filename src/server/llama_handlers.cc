@@ -51,16 +51,17 @@ Result<GenerationPlan> plan_llama(const ReadyModel& model, LlamaRequest request,
   CompletionRequest completion;
   completion.settings = std::move(request.settings);
   completion.ids = std::move(prompts);
-  const int32_t length = std::exchange(completion.settings.max_tokens, std::nullopt)
-                             .value_or(model.served.max_model_len);
+  const auto named = std::exchange(completion.settings.max_tokens, std::nullopt);
   const auto make_format = [echo = std::move(echo)](AnswerHead head) {
     return make_llama_format(echo, std::move(head));
   };
-  return plan_completion(model, std::move(completion),
-                         {.id_prefix = "llama-",
-                          .make_format = make_format,
-                          .max_tokens_otherwise = length,
-                          .prompt_name = prompt_name});
+  auto plan = plan_completion(model, std::move(completion),
+                              {.id_prefix = "llama-",
+                               .make_format = make_format,
+                               .max_tokens_otherwise = named.value_or(model.served.max_model_len),
+                               .prompt_name = prompt_name});
+  if (named) plan = with_named_length(std::move(plan));
+  return plan;
 }
 
 size_t prompt_tokens_max(const ReadyModel& model) {

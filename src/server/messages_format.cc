@@ -71,7 +71,7 @@ class MessagesFormat final : public AnswerFormat {
     for (const Json& event : events) append_event(out, event);
   }
 
-  void append_error(std::string& out, int http_status, std::string_view message) const override {
+  void append_error(std::string& out, int http_status, std::string_view message) override {
     append_event(out, error_json(ErrorForm::kAnthropic, http_status, message));
   }
 

@@ -34,15 +34,13 @@ Result<GenerationPlan> plan_messages(const ReadyModel& model, const FieldContext
   const int32_t max_tokens =
       std::exchange(request.chat.settings.max_tokens, std::nullopt).value_or(0);
   const MessageBounds bounds{.max_tokens = max_tokens, .context = model.served.max_model_len};
-  Result<GenerationPlan> plan = plan_chat(
+  return with_named_length(plan_chat(
       model, std::move(request.chat),
       {.id_prefix = "msg_",
        .make_format =
            [bounds](AnswerHead head) { return make_messages_format(std::move(head), bounds); },
        .max_tokens_otherwise = max_tokens,
-       .prompt_name = kPromptName});
-  if (plan.ok()) plan->settings.max_tokens = plan->settings.sampling.max_tokens;  // for the quota
-  return plan;
+       .prompt_name = kPromptName}));
 }
 
 Result<Json> count_tokens_json(const ReadyModel& model, const FieldContext& context,

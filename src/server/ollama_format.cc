@@ -45,7 +45,7 @@ class OllamaFormat final : public AnswerFormat {
     set_end(json, finish_, usage);
     append_event(out, json);
   }
-  void append_error(std::string& out, int http_status, std::string_view message) const override {
+  void append_error(std::string& out, int http_status, std::string_view message) override {
     append_event(out, error_json(ErrorForm::kOllama, http_status, message));
   }
 

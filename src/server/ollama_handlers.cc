@@ -61,8 +61,11 @@ Result<GenerationPlan> plan_ollama_chat(const ReadyModel& model, const FieldCont
   HR_ASSIGN_OR_RETURN(OllamaRequest request,
                       parse_ollama_request(OllamaRoute::kChat, body, context));
   HR_RETURN_IF_ERROR(check_ollama_request(model, request));
+  const bool named = request.chat.settings.max_tokens.has_value();
   const AnswerWording wording = ollama_wording(model, OllamaRoute::kChat, request.chat.settings);
-  return plan_chat(model, std::move(request.chat), wording);
+  auto plan = plan_chat(model, std::move(request.chat), wording);
+  if (named) plan = with_named_length(std::move(plan));
+  return plan;
 }
 
 Json turn(std::string_view role, std::string text) {
@@ -75,6 +78,7 @@ Result<GenerationPlan> plan_ollama_generate(const ReadyModel& model, const Field
   HR_ASSIGN_OR_RETURN(OllamaRequest request,
                       parse_ollama_request(OllamaRoute::kGenerate, body, context));
   HR_RETURN_IF_ERROR(check_ollama_request(model, request));
+  const bool named = request.chat.settings.max_tokens.has_value();
   const AnswerWording wording =
       ollama_wording(model, OllamaRoute::kGenerate, request.chat.settings);
   if (model.chat && !request.raw) {
@@ -82,7 +86,9 @@ Result<GenerationPlan> plan_ollama_generate(const ReadyModel& model, const Field
     if (!request.system.empty()) messages.push(turn("system", std::move(request.system)));
     messages.push(turn("user", std::move(request.prompt)));
     request.chat.messages = std::move(messages);
-    return plan_chat(model, std::move(request.chat), wording);
+    auto plan = plan_chat(model, std::move(request.chat), wording);
+    if (named) plan = with_named_length(std::move(plan));
+    return plan;
   }
   if (!request.system.empty()) {
     return invalid_argument(
@@ -94,7 +100,9 @@ Result<GenerationPlan> plan_ollama_generate(const ReadyModel& model, const Field
   completion.settings = std::move(request.chat.settings);
   completion.texts = {std::move(request.prompt)};
   completion.parse_special = request.raw;
-  return plan_completion(model, std::move(completion), wording);
+  auto plan = plan_completion(model, std::move(completion), wording);
+  if (named) plan = with_named_length(std::move(plan));
+  return plan;
 }
 
 bool has_prompt(const RouteCall& call, OllamaRoute route) {

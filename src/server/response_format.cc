@@ -44,6 +44,7 @@ class ResponseFormat final : public AnswerFormat {
   }
 
   void append_begin(std::string& out, const Usage&) override {
+    begun_ = true;
     for (std::string_view type : {"response.created", "response.in_progress"}) {
       append_event(out, event(type).set("response", response("in_progress", Json::array())));
     }
@@ -69,7 +70,9 @@ class ResponseFormat final : public AnswerFormat {
     for (const Json& each : events) append_event(out, each);
   }
 
-  void append_error(std::string& out, int, std::string_view message) const override {
+  // Also of a response that has waited so long that its stream was kept awake.
+  void append_error(std::string& out, int, std::string_view message) override {
+    if (!begun_) append_begin(out, {});
     Json failed = response("failed", output_of(parts_));
     failed.set("error", Json::object().set("code", "server_error").set("message", message));
     if (frame_.keep && frame_.keep_failed) frame_.keep(head_.id, failed, *failed.find("output"));
@@ -207,6 +210,7 @@ class ResponseFormat final : public AnswerFormat {
   FinishReason finish_ = FinishReason::kNone;
   bool cut_ = false;
   int64_t sequence_ = 0;  // of the next event
+  bool begun_ = false;
 };
 
 }  // namespace

@@ -20,6 +20,8 @@ void ResponseStore::put(const std::string& owner, const std::string& id, StoredR
   if (bytes > bytes_max_) return;
   std::lock_guard lock(mutex_);
   Shelf& shelf = shelves_[owner];
+  const auto before = shelf.places.find(id);
+  if (before != shelf.places.end()) drop(shelf, before->second);
   while (shelf.bytes + bytes > bytes_max_) drop(shelf, std::prev(shelf.entries.end()));
   shelf.entries.push_front({id, std::make_shared<const StoredResponse>(std::move(response))});
   shelf.places.insert_or_assign(id, shelf.entries.begin());

@@ -35,7 +35,8 @@ class ResponseStore {
   explicit ResponseStore(size_t bytes_per_owner) : bytes_max_(bytes_per_owner) {}
 
   bool keeps_some() const { return bytes_max_ > 0; }
-  // Those that were used the longest time ago make room. What is larger than all of it is not kept.
+  // In place of one of that id. Those that were used the longest time ago make room. What is larger
+  // than all of it is not kept, and what it was to replace stays.
   void put(const std::string& owner, const std::string& id, StoredResponse response);
   Stored find(const std::string& owner, const std::string& id);  // nullptr: there is none
   bool erase(const std::string& owner, const std::string& id);

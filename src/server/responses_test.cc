@@ -267,6 +267,20 @@ TEST(ResponseFormat, AFaultInAStreamIsAFailedResponse) {
   EXPECT_TRUE(kept.responses.empty());
 }
 
+// One that was kept awake in the queue and refused there has a beginning like any other.
+TEST(ResponseFormat, AFaultBeforeTheBeginningHasOne) {
+  Kept kept;
+  std::string out;
+  kept.format()->append_error(out, 503, "the request waited too long");
+  const size_t created = out.find("event: response.created\n"),
+               in_progress = out.find("event: response.in_progress\n"),
+               failed = out.find("event: response.failed\n");
+  EXPECT_EQ(created, 0u) << out;
+  EXPECT_LT(created, in_progress);
+  EXPECT_LT(in_progress, failed);
+  EXPECT_NE(out.find("\"sequence_number\":2", failed), out.npos) << out;
+}
+
 // --- The store
 // ------------------------------------------------------------------------------------
 
@@ -310,6 +324,15 @@ TEST(ResponseStore, WhatWasUsedLongestAgoMakesRoom) {
   EXPECT_FALSE(none.keeps_some());
   none.put("a", "1", stored_after(""));
   EXPECT_FALSE(none.find("a", "1"));
+}
+
+TEST(ResponseStore, WhatIsPutAgainTakesThePlaceOfWhatWasThere) {
+  const size_t one = stored_after("").bytes();
+  ResponseStore store(3 * one);
+  for (const char* id : {"1", "1", "1", "2", "3"}) store.put("a", id, stored_after(""));
+  for (const char* id : {"1", "2", "3"}) EXPECT_TRUE(store.find("a", id)) << id;
+  store.put("a", "3", stored_after("", 10 * one));  // too large
+  EXPECT_TRUE(store.find("a", "3"));
 }
 
 // Whoever goes on with a conversation keeps all of it.

@@ -56,7 +56,7 @@ class TgiFormat final : public AnswerFormat {
     last_.set("generated_text", echo_.prompt + said_.text);
     append_sse_event(out, last_.set("details", details_json(said_, usage)));
   }
-  void append_error(std::string& out, int http_status, std::string_view message) const override {
+  void append_error(std::string& out, int http_status, std::string_view message) override {
     append_sse_event(out, error_json(ErrorForm::kTgi, http_status, message));
   }
 
