@@ -48,8 +48,7 @@ void AnswerRelay::fail(int status, const std::string& message, std::string_view 
   } else if (last.empty()) {
     append_sse_event(last, error);
   }
-  exchange_->write(last);
-  exchange_->end_stream();
+  exchange_->end_stream(last);
 }
 
 }  // namespace headrace

@@ -28,7 +28,8 @@ class AnswerRelay {
   // Begins the answer with the head of the worker's, if it has not begun.
   void begin(const WorkerAnswer& answer);
   void write(std::string_view bytes) { exchange_->write(bytes); }
-  void end() { exchange_->end_stream(); }
+  // With the last of it, if any is left.
+  void end(std::string_view last) { exchange_->end_stream(last); }
   // An answer that cannot go on: as a response, or as the last event of a stream, `event` if there
   // is one.
   void fail(int status, const std::string& message, std::string_view event, StreamFraming framing);

@@ -8,6 +8,7 @@
 #include "base/log.h"
 #include "route/answer_tokens.h"
 #include "route/json_members.h"
+#include "route/last_event.h"
 #include "server/answer_journal.h"
 #include "server/header_text.h"
 
@@ -227,24 +228,30 @@ void ProxiedRequest::on_stream_bytes() {
     spend(events_in(out, framing_));
   }
   const bool well = answer.complete() && status.ok() && ending.ok() && !journal_->failed();
-  if (well) quota_.reset();  // before the client can know, as above
-  if (!out.empty()) hand_on(out);
+  // Before the client can know, as above: it does by the last event, and waits for nothing else.
+  if (quota_ && (well || has_last_event(out, framing_, facts_.one_answer))) quota_.reset();
+  if (!out.empty()) note_bytes(out);
+  if (well) {
+    relay_.begin(answer);
+    relay_.end(out);
+    context_.table.on_answer(attempt_->worker(), answer.status());
+    return end_well();
+  }
+  if (!out.empty()) {
+    relay_.begin(answer);
+    relay_.write(out);
+  }
   if (!status.ok()) return on_failed(AttemptFailure::kDifferent, status.message());
   if (journal_->failed()) {
     return on_failed(AttemptFailure::kErrorEvent, "it ended the stream with an error");
   }
   if (!ending.ok()) return on_failed(AttemptFailure::kBroken, ending.message());
-  if (answer.complete()) {
-    relay_.begin(answer);
-    relay_.end();
-    context_.table.on_answer(attempt_->worker(), answer.status());
-    return end_well();
-  }
   paused_ = exchange_->over_unsent_limit();
   if (!paused_) attempt_->read();
 }
 
-void ProxiedRequest::hand_on(std::string_view bytes) {
+// What the first of them tells, and that they are there.
+void ProxiedRequest::note_bytes(std::string_view bytes) {
   if (failed_at_ > 0) {
     context_.metrics.recovery.add(context_.clock.now_seconds() - std::exchange(failed_at_, 0));
   }
@@ -252,8 +259,6 @@ void ProxiedRequest::hand_on(std::string_view bytes) {
     const size_t brace = bytes.find('{');
     if (brace != bytes.npos && brace < kFirstEventBytesMax) remember_owner(bytes.substr(brace));
   }
-  relay_.begin(attempt_->answer());
-  relay_.write(bytes);
 }
 
 void ProxiedRequest::end_well() {

@@ -40,7 +40,7 @@ class ProxiedRequest final : public ExchangeObserver,
   void on_whole_answer();
   void on_stream_bytes();
   bool is_whole(const WorkerAnswer& answer) const;
-  void hand_on(std::string_view bytes);
+  void note_bytes(std::string_view bytes);
   void end_well();
 
   void on_failed(AttemptFailure failure, const std::string& why);
@@ -53,7 +53,7 @@ class ProxiedRequest final : public ExchangeObserver,
 
   RouteContext& context_;
   const std::shared_ptr<Exchange> exchange_;
-  std::unique_ptr<KeyQuota::Lease> quota_;  // until the answer's last bytes are written
+  std::unique_ptr<KeyQuota::Lease> quota_;  // until the answer's last bytes, or event, are written
   HttpRequest request_;
   RequestFacts facts_;
   std::shared_ptr<const std::string> body_;

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <array>
 #include <cstdlib>
+#include <optional>
 #include <span>
 #include <string_view>
 
@@ -14,46 +15,50 @@ namespace {
 
 constexpr int64_t kUsualOutputTokens = 256;
 constexpr int64_t kOutputTokensMax = 4096;  // few answers are as long as they may be
-constexpr size_t kBlocksMax = 4096;         // a mebibyte of text
+constexpr int64_t kNamedTokensMax = int64_t{1} << 40, kChoicesMax = 1 << 16;  // of what is counted
+constexpr size_t kBlocksMax = 4096;                                           // a mebibyte of text
 constexpr size_t kLabelBytesMax = 256;
+
+// What a request costs its worker. kText: no step of a model, so that no key's limits count it.
+enum class Work { kGenerates, kEncodes, kText };
 
 // Computed and forgotten. `streams`: what a body means that does not say `stream`.
 struct ComputeRoute {
   std::string_view path;
-  bool generates;
+  Work work;
   bool streams;
 };
 constexpr ComputeRoute kComputeRoutes[] = {
-    {"/v1/chat/completions", true, false},
-    {"/v1/completions", true, false},
-    {"/v1/responses", true, false},
-    {"/v1/messages", true, false},
-    {"/chat/completions", true, false},
-    {"/completions", true, false},
-    {"/completion", true, false},
-    {"/infill", true, false},
-    {"/generate", true, false},
-    {"/generate_stream", true, true},
-    {"/", true, false},
-    {"/invocations", true, false},
-    {"/api/chat", true, true},
-    {"/api/generate", true, true},
-    {"/v1/messages/count_tokens", false, false},
-    {"/v1/embeddings", false, false},
-    {"/api/embed", false, false},
-    {"/api/embeddings", false, false},
-    {"/score", false, false},
-    {"/v1/score", false, false},
-    {"/rerank", false, false},
-    {"/v1/rerank", false, false},
-    {"/v2/rerank", false, false},
-    {"/reranking", false, false},
-    {"/v1/reranking", false, false},
-    {"/classify", false, false},
-    {"/pooling", false, false},
-    {"/tokenize", false, false},
-    {"/detokenize", false, false},
-    {"/apply-template", false, false},
+    {"/v1/chat/completions", Work::kGenerates, false},
+    {"/v1/completions", Work::kGenerates, false},
+    {"/v1/responses", Work::kGenerates, false},
+    {"/v1/messages", Work::kGenerates, false},
+    {"/chat/completions", Work::kGenerates, false},
+    {"/completions", Work::kGenerates, false},
+    {"/completion", Work::kGenerates, false},
+    {"/infill", Work::kGenerates, false},
+    {"/generate", Work::kGenerates, false},
+    {"/generate_stream", Work::kGenerates, true},
+    {"/", Work::kGenerates, false},
+    {"/invocations", Work::kGenerates, false},
+    {"/api/chat", Work::kGenerates, true},
+    {"/api/generate", Work::kGenerates, true},
+    {"/v1/messages/count_tokens", Work::kText, false},
+    {"/v1/embeddings", Work::kEncodes, false},
+    {"/api/embed", Work::kEncodes, false},
+    {"/api/embeddings", Work::kEncodes, false},
+    {"/score", Work::kEncodes, false},
+    {"/v1/score", Work::kEncodes, false},
+    {"/rerank", Work::kEncodes, false},
+    {"/v1/rerank", Work::kEncodes, false},
+    {"/v2/rerank", Work::kEncodes, false},
+    {"/reranking", Work::kEncodes, false},
+    {"/v1/reranking", Work::kEncodes, false},
+    {"/classify", Work::kEncodes, false},
+    {"/pooling", Work::kEncodes, false},
+    {"/tokenize", Work::kText, false},
+    {"/detokenize", Work::kText, false},
+    {"/apply-template", Work::kText, false},
 };
 
 constexpr std::string_view kEveryoneRoutes[] = {
@@ -90,6 +95,20 @@ constexpr struct {
   double difficulty;
 } kEfforts[] = {{"none", 0.1},   {"minimal", 0.2}, {"low", 0.3},
                 {"medium", 0.5}, {"high", 0.8},    {"xhigh", 1}};
+
+// The bound of an answer's tokens that a member names, or one inside of it: of Ollama, of TGI, of
+// SGLang. Nothing: it names none.
+std::optional<long long> length_of(std::string_view key, std::string_view value) {
+  if (key == "max_tokens" || key == "max_completion_tokens" || key == "max_output_tokens" ||
+      key == "n_predict" || key == "max_new_tokens") {
+    return json_integer(value);
+  }
+  if (key == "options") return json_integer(json_member(value, "num_predict"));
+  if (key == "parameters" || key == "sampling_params") {
+    return json_integer(json_member(value, "max_new_tokens"));
+  }
+  return std::nullopt;
+}
 
 double difficulty_of(std::string_view effort) {
   for (const auto& each : kEfforts) {
@@ -135,7 +154,8 @@ void RequestFacts::read_path(const HttpRequest& request) {
   if (route != std::end(kComputeRoutes) && request.method == "POST") {
     kind = RouteKind::kCompute;
     streams = route->streams;
-    output_tokens = route->generates ? kUsualOutputTokens : 0;
+    computes = route->work != Work::kText;
+    output_tokens = route->work == Work::kGenerates ? kUsualOutputTokens : 0;
     return;
   }
   if (!is_get && std::count(std::begin(kEveryoneRoutes), std::end(kEveryoneRoutes), path) > 0) {
@@ -155,6 +175,7 @@ void RequestFacts::read_path(const HttpRequest& request) {
 
 void RequestFacts::read_body(const HttpRequest& request) {
   std::array<std::string_view, kPartCount> parts;
+  int64_t choices = 1;
   for (JsonMembers members(request.body); members.next();) {
     const std::string_view key = members.key(), value = members.value();
     // Nobody who means well escapes a letter of a name: it could be the router's own.
@@ -166,16 +187,19 @@ void RequestFacts::read_body(const HttpRequest& request) {
     } else if (key == "stream" && output_tokens > 0) {
       streams = value == "true";
     } else if (key == "previous_response_id" || key == "input_file_id") {
-      owned_id = json_string(value);
+      // A body may say it again, and mean nothing by it.
+      if (const auto id = json_string(value); !id.empty()) owned_id = id;
+    } else if (key == "background") {
+      background = request.path == "/v1/responses" && value != "false" && value != "null";
+    } else if (key == "n") {
+      choices = std::clamp<int64_t>(json_integer(value).value_or(1), 1, kChoicesMax);
     } else if (key == "prompt_cache_key" || key == "session_id" || key == "user") {
       const bool better = session.empty() || key != "user";
       if (better) session = json_string(value).substr(0, kLabelBytesMax);
-    } else if (key == "max_tokens" || key == "max_completion_tokens" ||
-               key == "max_output_tokens" || key == "n_predict" || key == "max_new_tokens") {
-      const long long asked = json_integer(value).value_or(kUsualOutputTokens);
-      if (output_tokens > 0) {
-        output_tokens = std::clamp<int64_t>(asked, 1, kOutputTokensMax);
-        named_tokens = std::max<int64_t>(1, asked);
+    } else if (const auto length = length_of(key, value)) {
+      if (output_tokens > 0 && *length >= 0) {  // below: as much as there is room for
+        output_tokens = std::clamp<int64_t>(*length, 1, kOutputTokensMax);
+        named_tokens = std::clamp<int64_t>(*length, 1, kNamedTokensMax);
       }
     } else if (key == "reasoning_effort") {
       difficulty = difficulty_of(json_string(value));
@@ -187,6 +211,8 @@ void RequestFacts::read_body(const HttpRequest& request) {
     }
   }
   if (!owned_id.empty()) kind = RouteKind::kOwned;
+  named_tokens *= choices;
+  one_answer = choices == 1 && !parts[kText].starts_with('[');
   uint64_t seed = hash_of(parts[kSalt], hash_of(model, 0));
   std::string head;
   for (const Part part : {kTools, kSystem}) head += parts[part];

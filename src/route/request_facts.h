@@ -34,7 +34,10 @@ class RequestFacts {
   explicit RequestFacts(const HttpRequest& request);
 
   RouteKind kind = RouteKind::kAnyWorker;
-  bool streams = false;  // a generation whose answer comes as events
+  bool streams = false;     // a generation whose answer comes as events
+  bool computes = false;    // a step of a model is made for it: what the limits of keys count
+  bool background = false;  // of a response: nobody waits for it, its client asks again later
+  bool one_answer = true;   // one choice of one prompt, as far as the body tells
   bool is_get = false;
   std::string model;       // empty: it names none
   size_t model_begin = 0;  // of its string in the body, with the quotes
@@ -44,7 +47,7 @@ class RequestFacts {
   std::string client;         // of kHome: who asks, as a hash
   int64_t prompt_tokens = 0;  // by the length of its text
   int64_t output_tokens = 0;  // asked for, or usual
-  int64_t named_tokens = 0;   // asked for; 0: it names no bound
+  int64_t named_tokens = 0;   // asked for, of all choices; 0: it names no bound
   double difficulty = 0.5;    // how hard it is, of 0 to 1: what it says of itself
   bool resumes = false;   // goes on with another worker's stream: for those that keep the journal
   bool reserved = false;  // its body has a member that is the router's own

@@ -43,7 +43,10 @@ class SimExchange final : public Exchange, public std::enable_shared_from_this<S
       if (self->observer_) self->observer_->on_writable();
     });
   }
-  void end_stream() override { end(); }
+  void end_stream(std::string_view last) override {
+    if (!ended) text += last;
+    end();
+  }
   bool over_unsent_limit() const override { return full_; }
   void observe(std::shared_ptr<ExchangeObserver> observer) override {
     observer_ = std::move(observer);

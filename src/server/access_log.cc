@@ -74,8 +74,9 @@ class IdentifiedExchange final : public ForwardingExchange {
     bytes_ += bytes.size();
     ForwardingExchange::write(bytes);
   }
-  void end_stream() override {
-    ForwardingExchange::end_stream();
+  void end_stream(std::string_view last) override {
+    bytes_ += last.size();
+    ForwardingExchange::end_stream(last);
     log(status_);
   }
 

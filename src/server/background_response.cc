@@ -17,10 +17,10 @@ std::string error_message(const HttpResponse& response) {
 
 }  // namespace
 
-BackgroundResponse::BackgroundResponse(PostBox& box, size_t events_bytes_max, Keep keep)
+BackgroundResponse::BackgroundResponse(PostBox& box, size_t events_bytes_max, Keeper keeper)
     : box_(box),
       events_(events_bytes_max > 0 ? std::make_shared<EventLog>(events_bytes_max) : nullptr),
-      keep_(std::move(keep)) {}
+      keeper_(std::move(keeper)) {}
 
 void BackgroundResponse::announce(const std::string& id, const Json& queued,
                                   std::string input_items, std::string previous) {
@@ -33,9 +33,16 @@ void BackgroundResponse::announce(const std::string& id, const Json& queued,
 }
 
 void BackgroundResponse::complete(const Json& response, std::string output_items) {
+  StoredResponse kept;
+  {
+    std::lock_guard lock(mutex_);
+    kept_.output_items = std::move(output_items);
+    kept = kept_;
+  }
+  kept.response = write_json(response);
+  keeper_.complete(id_, std::move(kept));
   std::lock_guard lock(mutex_);
   shown_ = response;
-  kept_.output_items = std::move(output_items);
   complete_ = true;
 }
 
@@ -78,10 +85,11 @@ void BackgroundResponse::begin_stream(HttpResponse) {
 }
 
 void BackgroundResponse::write(std::string_view bytes) {
-  if (events_) events_->append(bytes);
+  if (events_ && !bytes.empty()) events_->append(bytes);
 }
 
-void BackgroundResponse::end_stream() {
+void BackgroundResponse::end_stream(std::string_view last) {
+  write(last);
   post([this] { end("failed", "the answer broke off"); });
 }
 
@@ -105,7 +113,7 @@ void BackgroundResponse::end(std::string_view status, std::string_view error) {
     if (kept) kept->response = write_json(shown_);
   }
   if (kept && events_ && events_->whole()) kept->events = events_;
-  keep_(id_, std::move(kept));
+  keeper_.end(id_, std::move(kept));
 }
 
 void BackgroundResponse::post(std::function<void()> task) {

@@ -24,11 +24,16 @@ namespace headrace {
 class BackgroundResponse final : public Exchange,
                                  public std::enable_shared_from_this<BackgroundResponse> {
  public:
-  // What is to become of it at its end; nothing: nobody was told of it. Called once, on its strand.
-  using Keep = std::function<void(const std::string& id, std::optional<StoredResponse> response)>;
+  // What is to become of it. Each is called once at most, on its strand.
+  struct Keeper {
+    // It is complete, and nobody can know of it yet: its last event comes behind this.
+    std::function<void(const std::string& id, StoredResponse response)> complete;
+    // It has ended, and its events with it; nothing: nobody was told of it.
+    std::function<void(const std::string& id, std::optional<StoredResponse> response)> end;
+  };
 
   // `box` outlives it. `events_bytes_max`: of its events; 0: nobody reads them.
-  BackgroundResponse(PostBox& box, size_t events_bytes_max, Keep keep);
+  BackgroundResponse(PostBox& box, size_t events_bytes_max, Keeper keeper);
 
   // Before all else: its id, what it looks like in the queue, and what is kept of its request.
   void announce(const std::string& id, const Json& queued, std::string input_items,
@@ -51,7 +56,7 @@ class BackgroundResponse final : public Exchange,
   void respond(HttpResponse response) override;
   void begin_stream(HttpResponse head) override;
   void write(std::string_view bytes) override;
-  void end_stream() override;
+  void end_stream(std::string_view last) override;
   bool over_unsent_limit() const override { return false; }
   void observe(std::shared_ptr<ExchangeObserver> observer) override;
   void post(std::function<void()> task) override;
@@ -64,7 +69,7 @@ class BackgroundResponse final : public Exchange,
 
   PostBox& box_;
   const std::shared_ptr<EventLog> events_;
-  const Keep keep_;
+  const Keeper keeper_;
 
   std::shared_ptr<ExchangeObserver> observer_;  // on the strand
   bool ended_ = false;                          // on the strand

@@ -7,6 +7,7 @@
 
 #include <fmt/format.h>
 
+#include "server/background_response.h"
 #include "server/event_log.h"
 #include "server/server_fixture.h"
 
@@ -155,6 +156,142 @@ TEST(BackgroundResponses, EventsAreReadFromAnyOfThemOn) {
   EXPECT_EQ(f.get(path + "?stream=true&starting_after=x").error_param(), "starting_after");
   const std::string plain = f.path_of(f.create());
   EXPECT_EQ(f.get(plain + "?stream=true").error_param(), "stream");
+}
+
+// The next request may be on its way as soon as the last event is.
+TEST(BackgroundResponses, AreContinuedAtOnce) {
+  BackgroundFixture f;
+  const std::string body = R"({"input":"hi","background":true,"stream":true})";
+  TestClient next(f.server->port());
+  for (int i = 0; i < 40; ++i) {
+    TestClient client(f.server->port());
+    client.send(fmt::format("POST {} HTTP/1.1\r\nHost: x\r\nContent-Length: {}\r\n\r\n{}",
+                            kResponses, body.size(), body));
+    std::string text;
+    while (text.find("\"type\":\"response.completed\"") == text.npos) {
+      const std::string more = client.receive(1);
+      ASSERT_FALSE(more.empty()) << text;
+      text += more;
+    }
+    const size_t id = text.find("resp_");
+    const auto answer =
+        next.post_text(kResponses, fmt::format(R"({{"input":"go on","previous_response_id":"{}"}})",
+                                               text.substr(id, text.find('"', id) - id)));
+    ASSERT_TRUE(answer);
+    ASSERT_EQ(answer->status, 200) << answer->body;
+  }
+}
+
+// Nobody could go on with it elsewhere: who follows is told of events alone.
+TEST(BackgroundResponses, HaveNoJournal) {
+  BackgroundFixture f;
+  const auto create = [&](std::string_view headers) {
+    return f.post(kResponses, R"({"input":"hi","background":true,"stream":true})", headers);
+  };
+  const TestResponse asked = create("X-Headrace-Journal: 1\r\n");
+  EXPECT_EQ(asked.body.find(": journal"), asked.body.npos) << asked.body;
+  EXPECT_EQ(named_events(asked).size(), named_events(create("")).size());
+  const TestResponse resumed =
+      f.post(kResponses, R"({"input":"hi","background":true,"stream":true,"headrace_resume":{}})");
+  EXPECT_EQ(resumed.error_param(), "headrace_resume");
+}
+
+TEST(BackgroundResponse, IsKeptBeforeItIsShownToBeComplete) {
+  PostBox box;
+  std::shared_ptr<BackgroundResponse> response;
+  std::vector<std::string> kept;
+  response = std::make_shared<BackgroundResponse>(
+      box, 1 << 20,
+      BackgroundResponse::Keeper{
+          .complete =
+              [&](const std::string& id, StoredResponse stored) {
+                EXPECT_EQ(response->shown(), R"({"status":"queued"})");
+                kept.push_back(id + stored.response + stored.output_items + stored.previous);
+              },
+          .end =
+              [&](const std::string& id, std::optional<StoredResponse> stored) {
+                kept.push_back(id + (stored ? stored->response : ""));
+              }});
+  response->announce("resp_1", Json::object().set("status", "queued"), "[]", "resp_0");
+  response->complete(Json::object().set("status", "completed"), "[1]");
+  EXPECT_EQ(kept, std::vector<std::string>{R"(resp_1{"status":"completed"}[1]resp_0)"});
+  response->end_stream("data: 1\n\n");
+  ASSERT_EQ(kept.size(), 2u);
+  EXPECT_EQ(kept[1], R"(resp_1{"status":"completed"})");
+  EXPECT_EQ(response->events()->bytes(), 9 + sizeof(size_t));
+}
+
+// Its strand is a list of tasks that a test works off.
+class ListedExchange final : public Exchange {
+ public:
+  void respond(HttpResponse) override { said += "respond;"; }
+  void begin_stream(HttpResponse) override { said += "head;"; }
+  void write(std::string_view bytes) override { said += bytes; }
+  void end_stream(std::string_view last) override { said.append(last).append("end;"); }
+  bool over_unsent_limit() const override { return false; }
+  void observe(std::shared_ptr<ExchangeObserver> observer) override {
+    observer_ = std::move(observer);
+  }
+  void post(std::function<void()> task) override {
+    if (const auto first = std::exchange(before_post, nullptr)) first();
+    tasks.push_back(std::move(task));
+  }
+  void call_after(double, std::function<void()> task) override { timers.push_back(task); }
+  void ring() {  // the last of its timers
+    const std::function<void()> timer = timers.back();
+    timer();
+  }
+  void work() {
+    for (size_t i = 0; i < tasks.size(); ++i) {
+      const std::function<void()> task = tasks[i];  // which may add others
+      task();
+    }
+    tasks.clear();
+  }
+
+  std::function<void()> before_post;
+  std::vector<std::function<void()>> tasks, timers;
+  std::string said;
+
+ private:
+  std::shared_ptr<ExchangeObserver> observer_;
+};
+
+// An event that comes while somebody begins to follow does not overtake the head of his answer.
+TEST(EventLog, AFollowersHeadComesFirst) {
+  const auto log = std::make_shared<EventLog>(1000);
+  const auto exchange = std::make_shared<ListedExchange>();
+  exchange->before_post = [&] { log->append("data: 1\n\n"); };
+  EventLog::follow(log, exchange, 0, 0);
+  exchange->work();
+  EXPECT_EQ(exchange->said, "head;data: 1\n\n");
+  log->append("data: 2\n\n");
+  log->close();
+  exchange->work();
+  EXPECT_EQ(exchange->said, "head;data: 1\n\ndata: 2\n\nend;");
+  EXPECT_TRUE(exchange->timers.empty());
+}
+
+TEST(EventLog, ASilentFollowerIsKeptAwake) {
+  const auto log = std::make_shared<EventLog>(1000);
+  const auto exchange = std::make_shared<ListedExchange>();
+  EventLog::follow(log, exchange, 0, 10);
+  exchange->work();
+  ASSERT_EQ(exchange->timers.size(), 1u);
+  exchange->ring();
+  EXPECT_EQ(exchange->said, "head;: keep-alive\n\n");
+  log->append("data: 1\n\n");
+  exchange->work();
+  exchange->ring();  // it has said something
+  EXPECT_EQ(exchange->said, "head;: keep-alive\n\ndata: 1\n\n");
+  exchange->ring();
+  EXPECT_EQ(exchange->said, "head;: keep-alive\n\ndata: 1\n\n: keep-alive\n\n");
+  EXPECT_EQ(log->bytes(), 9 + sizeof(size_t));  // a comment is no event
+  log->close();
+  exchange->work();
+  EXPECT_EQ(exchange->timers.size(), 4u);
+  exchange->ring();
+  EXPECT_EQ(exchange->timers.size(), 4u);
 }
 
 // Over its bound a log has nothing, and says so by ending who follows.

@@ -72,7 +72,7 @@ class BatchExchange final : public Exchange, public std::enable_shared_from_this
   }
   void begin_stream(HttpResponse) override { CHECK_MSG(false, "a batch request asked to stream"); }
   void write(std::string_view) override { CHECK_MSG(false, "a batch request streams"); }
-  void end_stream() override { CHECK_MSG(false, "a batch request streams"); }
+  void end_stream(std::string_view) override { CHECK_MSG(false, "a batch request streams"); }
   bool over_unsent_limit() const override { return false; }
   void observe(std::shared_ptr<ExchangeObserver> observer) override {
     if (!given_up_) observer_ = std::move(observer);  // else nobody keeps it

@@ -316,6 +316,55 @@ TEST_F(BatchServiceTest, RecordsComeBackAsTheyWere) {
   EXPECT_FALSE(read_batch_record("{}").ok());
 }
 
+// What cannot be named by a card takes no room on the disk.
+TEST_F(BatchServiceTest, WhatIsNotAdoptedLeavesNothing) {
+  fs::create_directories(folder_);
+  const auto files = std::move(FileStore::open(folder_ / "files", {}).value());
+  const StoredFile file{.id = "file-1", .owner = "o", .filename = "f", .purpose = "batch_output"};
+  const fs::path made = folder_ / "made";
+  std::ofstream(made) << "text";
+  const fs::path card = folder_ / "files" / "file-1.json";
+  fs::create_directories(card / "in the way");
+  EXPECT_FALSE(files->adopt(file, made).ok());
+  EXPECT_FALSE(fs::exists(files->content_path("file-1")));
+  fs::remove_all(card);
+  std::ofstream(made) << "text";
+  EXPECT_TRUE(files->adopt(file, made).ok());
+  EXPECT_TRUE(fs::exists(files->content_path("file-1")));
+}
+
+// A download says how long it is: one that breaks off does not look whole, and HEAD reads nothing.
+TEST_F(BatchServiceTest, DownloadsSayTheirLength) {
+  ServerOptions options;
+  options.batches.folder = folder_;
+  ServerFixture f({}, "x", options);
+  const std::string text(100'000, 'a');
+  const std::string form =
+      "--B\r\nContent-Disposition: form-data; name=\"purpose\"\r\n\r\nbatch\r\n--B\r\n"
+      "Content-Disposition: form-data; name=\"file\"; filename=\"f\"\r\n\r\n" +
+      text + "\r\n--B--\r\n";
+  TestClient uploads(f.server->port());
+  uploads.send(
+      fmt::format("POST /v1/files HTTP/1.1\r\nHost: x\r\nContent-Type: multipart/form-data; "
+                  "boundary=B\r\nContent-Length: {}\r\n\r\n{}",
+                  form.size(), form));
+  const auto stored = uploads.read_response();
+  ASSERT_TRUE(stored && stored->status == 200);
+  const std::string id = at(stored->json(), "id").as_string();
+  const std::string path = fmt::format("/v1/files/{}/content", id);
+  const TestResponse whole = f.get(path);
+  EXPECT_EQ(whole.headers.at("content-length"), "100000");
+  EXPECT_EQ(whole.body, text);
+  TestClient head(f.server->port());
+  head.send(fmt::format("HEAD {} HTTP/1.1\r\nHost: x\r\n\r\n", path));
+  std::string answer;
+  while (!answer.ends_with("\r\n\r\n") && answer.size() < 4096) answer += head.receive(1);
+  EXPECT_NE(answer.find("\r\nContent-Length: 100000\r\n"), answer.npos) << answer;
+  EXPECT_EQ(head.get("/health")->body, R"({"status":"ok"})");
+  fs::resize_file(folder_ / "files" / (id + ".data"), 70'000);
+  EXPECT_FALSE(TestClient(f.server->port()).get(path));  // the connection ends before the body
+}
+
 TEST(Uploads, LargeBodiesNeedARouteAKeyAndAFolder) {
   const fs::path folder = fs::temp_directory_path() / fmt::format("headrace_up_{}", ::getpid());
   ServerOptions options;

@@ -113,15 +113,21 @@ void answer_with_vectors(RouteCall& call,
   KeyQuota::Admission admission;
   if (quota) admission = quota->admit();
   if (admission.refusal) return call.exchange->respond(quota_response(*admission.refusal, *quota));
+  const auto refuse = [&](HttpResponse response) {
+    if (quota) {
+      for (HttpHeader& header : quota->headers()) response.headers.push_back(std::move(header));
+    }
+    call.exchange->respond(std::move(response));
+  };
   Result<EmbeddingPlan> plan = make_plan(call);
   if (!plan.ok()) {
     admission.lease.reset();  // before the client can know, who may send its next request
-    return call.exchange->respond(bad_request_response(plan.status()));
+    return refuse(bad_request_response(plan.status()));
   }
   plan->vectors = call.state.embedding_budget.take(vector_bytes(call, plan->texts.size()));
   if (!plan->vectors) {
     admission.lease.reset();
-    return call.exchange->respond(too_many_vectors(call));
+    return refuse(too_many_vectors(call));
   }
   if (quota) {
     const auto refusal = quota->take_tokens(*admission.lease, plan->answer.prompt_tokens, 0);

@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <utility>
 
+#include "server/sse.h"
+
 namespace headrace {
 namespace {
 
@@ -14,17 +16,23 @@ constexpr size_t kEventPartBytes = 16 << 10;  // that are written together
 class EventFollower final : public ExchangeObserver,
                             public std::enable_shared_from_this<EventFollower> {
  public:
-  EventFollower(std::shared_ptr<const EventLog> log, std::shared_ptr<Exchange> exchange,
-                size_t first_event)
-      : log_(std::move(log)), exchange_(std::move(exchange)), next_(first_event) {}
+  EventFollower(std::shared_ptr<EventLog> log, std::shared_ptr<Exchange> exchange,
+                size_t first_event, double ping_seconds)
+      : log_(std::move(log)),
+        exchange_(std::move(exchange)),
+        ping_seconds_(ping_seconds),
+        next_(first_event) {}
 
+  // The log knows of it once its head is out: nobody else may write first.
   void begin() {
     exchange_->observe(shared_from_this());
     HttpResponse head;
     head.content_type = "text/event-stream; charset=utf-8";
     head.headers = {{"Cache-Control", "no-cache"}, {"X-Accel-Buffering", "no"}};
     exchange_->begin_stream(std::move(head));
+    log_->add(shared_from_this());
     pump();
+    if (!done_ && ping_seconds_ > 0) ping_later();
   }
   void wake() {
     exchange_->post([self = shared_from_this()] { self->pump(); });
@@ -38,19 +46,34 @@ class EventFollower final : public ExchangeObserver,
     while (!done_ && !exchange_->over_unsent_limit()) {
       const EventLog::Part part = log_->read(next_, kEventPartBytes);
       next_ = part.next;
-      if (!part.bytes.empty()) exchange_->write(part.bytes);
       if (part.last) {
         done_ = true;
-        exchange_->end_stream();
+        exchange_->end_stream(part.bytes);
       } else if (part.bytes.empty()) {
         return;
+      } else {
+        exchange_->write(part.bytes);
+        silent_ = false;
       }
     }
   }
 
-  const std::shared_ptr<const EventLog> log_;
+  // Looks twice in ping_seconds_: a stream that said nothing since the last look says something.
+  void ping_later() {
+    silent_ = true;
+    exchange_->call_after(ping_seconds_ / 2, [weak = weak_from_this()] {
+      const auto self = weak.lock();
+      if (!self || self->done_) return;
+      if (self->silent_ && !self->exchange_->over_unsent_limit()) self->exchange_->write(kSsePing);
+      self->ping_later();
+    });
+  }
+
+  const std::shared_ptr<EventLog> log_;
   const std::shared_ptr<Exchange> exchange_;
+  const double ping_seconds_;
   size_t next_;
+  bool silent_ = true;  // since it was looked at
   bool done_ = false;
 };
 
@@ -109,6 +132,11 @@ EventLog::Part EventLog::read(size_t event, size_t bytes_max) const {
   return part;
 }
 
+void EventLog::add(const std::shared_ptr<EventFollower>& follower) {
+  std::lock_guard lock(mutex_);
+  followers_.push_back(follower);
+}
+
 void EventLog::wake() {
   std::vector<std::shared_ptr<EventFollower>> followers;
   {
@@ -122,12 +150,9 @@ void EventLog::wake() {
 }
 
 void EventLog::follow(const std::shared_ptr<EventLog>& log,
-                      const std::shared_ptr<Exchange>& exchange, size_t first_event) {
-  const auto follower = std::make_shared<EventFollower>(log, exchange, first_event);
-  {
-    std::lock_guard lock(log->mutex_);
-    log->followers_.push_back(follower);
-  }
+                      const std::shared_ptr<Exchange>& exchange, size_t first_event,
+                      double ping_seconds) {
+  const auto follower = std::make_shared<EventFollower>(log, exchange, first_event, ping_seconds);
   exchange->post([follower] { follower->begin(); });
 }
 

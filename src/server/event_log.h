@@ -28,8 +28,10 @@ class EventLog {
   bool whole() const;  // nothing was dropped
 
   // Sends `exchange` the events from that number on and, once all have come, ends its stream.
+  // `ping_seconds`: it is never silent for longer; 0: it may be.
   static void follow(const std::shared_ptr<EventLog>& log,
-                     const std::shared_ptr<Exchange>& exchange, size_t first_event);
+                     const std::shared_ptr<Exchange>& exchange, size_t first_event,
+                     double ping_seconds);
 
  private:
   friend class EventFollower;
@@ -39,6 +41,7 @@ class EventLog {
     bool last = false;  // no more come
   };
   Part read(size_t event, size_t bytes_max) const;
+  void add(const std::shared_ptr<EventFollower>& follower);
   void wake();
 
   const size_t bytes_max_;

@@ -36,7 +36,8 @@ class Exchange {
   // An answer in pieces. Pieces leave in order, as soon as the peer takes them.
   virtual void begin_stream(HttpResponse head) = 0;
   virtual void write(std::string_view bytes) = 0;
-  virtual void end_stream() = 0;
+  // `last`: what is written with the end, in one piece; empty: nothing more.
+  virtual void end_stream(std::string_view last) = 0;
   // Over this limit a stream should pause until on_writable().
   virtual bool over_unsent_limit() const = 0;
 
@@ -59,7 +60,7 @@ class ForwardingExchange : public Exchange {
   void respond(HttpResponse response) override { exchange_->respond(std::move(response)); }
   void begin_stream(HttpResponse head) override { exchange_->begin_stream(std::move(head)); }
   void write(std::string_view bytes) override { exchange_->write(bytes); }
-  void end_stream() override { exchange_->end_stream(); }
+  void end_stream(std::string_view last) override { exchange_->end_stream(last); }
   bool over_unsent_limit() const override { return exchange_->over_unsent_limit(); }
   void observe(std::shared_ptr<ExchangeObserver> observer) override {
     exchange_->observe(std::move(observer));

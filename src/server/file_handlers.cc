@@ -107,12 +107,12 @@ class FileDownload final : public ExchangeObserver {
       piece.resize(kPieceBytes);
       file_.read(piece.data(), static_cast<std::streamsize>(piece.size()));
       piece.resize(static_cast<size_t>(file_.gcount()));
-      if (!piece.empty()) exchange_->write(piece);
-      if (!file_) {
+      if (!file_) {  // its end, or what cannot be read: then it is shorter than its head has told
         done_ = true;
-        exchange_->end_stream();  // may destroy this: nothing below
+        exchange_->end_stream(piece);  // may destroy this: nothing below
         return;
       }
+      exchange_->write(piece);
     }
   }
 
@@ -158,9 +158,11 @@ void handle_file_content(RouteCall& call) {
   if (!content) return respond_no_file(call);
   HttpResponse head;
   head.content_type = "application/octet-stream";
+  head.stream_bytes = static_cast<uint64_t>(file->bytes);
   auto download = std::make_shared<FileDownload>(std::move(content), call.exchange);
   call.exchange->observe(download);
   call.exchange->begin_stream(std::move(head));
+  if (call.request.method == "HEAD") return call.exchange->end_stream("");
   download->send();
 }
 

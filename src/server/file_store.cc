@@ -189,9 +189,13 @@ Result<StoredFile> FileStore::adopt(StoredFile file, const std::string& path) {
   if (error || ::rename(path.c_str(), content_path(file.id).c_str()) != 0) {
     return disk_error(path, "cannot be moved to the files");
   }
-  HR_RETURN_IF_ERROR(write_card(file));
+  const Status written = write_card(file);
   std::lock_guard lock(mutex_);
   const auto replaced = entries_.find(file.id);
+  if (!written.ok()) {  // no card names it, but for one of before
+    if (replaced == entries_.end()) ::unlink(content_path(file.id).c_str());
+    return written;
+  }
   if (replaced != entries_.end()) unreserve(file.owner, replaced->second.file.bytes);
   Use& use = uses_[file.owner];
   ++use.files;

@@ -91,22 +91,17 @@ std::optional<QuotaRefusal> take_tokens(KeyQuota& quota, const GenerationPlan& p
   return quota.take_tokens(*plan.lease, prompt, answers * settings.max_tokens.value_or(0));
 }
 
-// Room for the prompts that shall stay in the cache, as far as there is some; x-cache-pin names it.
+// Room for the prompts that shall stay in the cache, as far as there is some.
 void reserve_pins(const std::string& owner, GenerationPlan& plan) {
   CachePins& pins = *plan.model->pins;
   pins.expire();
   const GenerationSettings& settings = plan.settings;
   // What is pinned is the model's own.
   if (settings.pin_seconds <= 0 || plan.adapter != nullptr) return;
-  std::string names;
   for (const std::vector<TokenId>& prompt : plan.prompts) {
     plan.pins.push_back(
         pins.reserve(owner, settings.cache_salt, prompt, settings.pin_seconds).value_or(""));
-    if (plan.pins.back().empty()) continue;
-    if (!names.empty()) names += ", ";
-    names += plan.pins.back();
   }
-  if (!names.empty()) plan.headers.push_back({"x-cache-pin", std::move(names)});
 }
 
 // Takes the member that brings a journal back out of the body, which then is as the client sent it.
@@ -135,10 +130,12 @@ std::string fingerprint_of(const ReadyModel& model, const GenerationPlan& plan) 
 Status keep_journal(const ReadyModel& model, const std::optional<Json>& resume,
                     GenerationPlan& plan) {
   const GenerationSettings& settings = plan.settings;
-  if (!settings.stream || settings.sampling.prompt_logprobs >= 0) {
+  if (!settings.stream || plan.unattended || settings.sampling.prompt_logprobs >= 0) {
     if (!resume) return ok_status();
     return invalid_argument(
-        fmt::format("{} needs a stream without log-probabilities of the prompt", kResumeMember),
+        fmt::format(
+            "{} needs a stream, not in the background, without log-probabilities of the prompt",
+            kResumeMember),
         std::string(kResumeMember));
   }
   const std::string fingerprint = fingerprint_of(model, plan);
@@ -185,8 +182,12 @@ void generate(RouteCall& call, const MakePlan& make_plan, const StartAnswer& sta
   if (!plan.ok()) {
     admission.lease.reset();  // before the client can know, who may send its next request
     const bool elsewhere = resume && plan.status().code() == StatusCode::kUnsupported;
-    return call.exchange->respond(elsewhere ? error_response(409, plan.status().message())
-                                            : bad_request_response(plan.status()));
+    HttpResponse refusal = elsewhere ? error_response(409, plan.status().message())
+                                     : bad_request_response(plan.status());
+    if (quota) {
+      for (HttpHeader& header : quota->headers()) refusal.headers.push_back(std::move(header));
+    }
+    return call.exchange->respond(std::move(refusal));
   }
   if (quota) {
     plan->lease = std::move(admission.lease);

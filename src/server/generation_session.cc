@@ -14,9 +14,25 @@ namespace headrace {
 namespace {
 
 constexpr size_t kWriteBytes = 16 << 10;    // of events that are written together
-constexpr double kPingSlackSeconds = 0.01;  // behind the queue's own bound, which may be as long
+constexpr double kPingSlackSeconds = 0.01;  // behind a bound of the queue's, which may be as long
+
+void add_headers(std::vector<HttpHeader> headers, HttpResponse& response) {
+  std::move(headers.begin(), headers.end(), std::back_inserter(response.headers));
+}
 
 }  // namespace
+
+std::vector<HttpHeader> GenerationPlan::answer_headers() const {
+  std::vector<HttpHeader> all = headers;
+  std::string names;
+  for (const std::string& pin : pins) {
+    if (pin.empty()) continue;
+    if (!names.empty()) names += ", ";
+    names += pin;
+  }
+  if (!names.empty()) all.push_back({"x-cache-pin", std::move(names)});
+  return all;
+}
 
 void GenerationSession::start(ServerState& state, GenerationPlan plan,
                               std::shared_ptr<Exchange> exchange) {
@@ -31,21 +47,21 @@ void GenerationSession::start(ServerState& state, GenerationPlan plan,
   const Status status = session->submit();
   if (!status.ok()) {
     session->cancel_all();
-    session->plan_.lease.reset();
     HttpResponse refusal = error_response(status);
     if (status.code() == StatusCode::kExhausted) {
       refusal =
           too_many_requests(status.message(), session->model_.served.engine->retry_after_seconds());
     }
-    for (HttpHeader& header : session->plan_.headers) refusal.headers.push_back(std::move(header));
-    const int http_status = refusal.status;
+    add_headers(session->plan_.headers, refusal);
+    session->end_refused(refusal.status);
     session->exchange_->respond(std::move(refusal));
-    session->end_refused(http_status);
     return;
   }
   session->write_out();  // what is told again: not before the engine has taken the rest
-  session->watch_queue(session->plan_.settings.background ? state.limits.flex_queue_seconds_max
-                                                          : state.limits.queue_seconds_max);
+  const double queue_seconds = session->plan_.settings.background
+                                   ? state.limits.flex_queue_seconds_max
+                                   : state.limits.queue_seconds_max;
+  if (queue_seconds > 0) session->watch_queue(queue_seconds, queue_seconds);
   const double period = state.limits.ping_seconds;
   if (session->plan_.settings.stream && period > 0) session->ping_after(period + kPingSlackSeconds);
 }
@@ -57,7 +73,8 @@ GenerationSession::GenerationSession(ServerState& state, GenerationPlan plan,
       model_(*plan_.model),
       exchange_(std::move(exchange)),
       arrival_time_(state.clock.now_seconds()),
-      written_time_(arrival_time_) {
+      written_time_(arrival_time_),
+      left_queue_time_(arrival_time_) {
   const GenerationSettings& settings = plan_.settings;
   prompts_.resize(plan_.prompts.size());
   for (size_t i = 0; i < prompts_.size(); ++i) {
@@ -110,7 +127,8 @@ void GenerationSession::replay() {
     const Arrival& arrival = begun[i];
     const size_t prompt = arrival.prompt;
     if (!std::exchange(prompts_[prompt].started, true)) {
-      cached_tokens_ += arrival.emission.cached_tokens;
+      const auto length = static_cast<int64_t>(plan_.prompts[prompt].size());
+      cached_tokens_ += std::min<int64_t>(arrival.emission.cached_tokens, length);
     }
     Choice& choice = choice_of(prompt, arrival.emission.choice);
     for (const TokenId token : arrival.emission.tokens) choice.begun.push_back(token);
@@ -172,12 +190,25 @@ Status GenerationSession::submit(size_t prompt, int32_t first_choice, int32_t ch
   return ok_status();
 }
 
-// Refuses late rather than never: a request that no step has touched in time gets a 503.
-void GenerationSession::watch_queue(double seconds) {
-  if (seconds <= 0) return;
-  exchange_->call_after(seconds, [weak = weak_from_this(), seconds] {
+// A prompt of it has been touched by no step; one whose answers were made elsewhere needs none.
+bool GenerationSession::waits_in_queue() const {
+  for (size_t i = 0; i < choices_.size(); ++i) {
+    if (!prompts_[i / choices_per_prompt()].admitted && !choices_[i].stream.finished()) return true;
+  }
+  return false;
+}
+
+// Refuses late rather than never: a request that no step has touched in time gets a 503, and so
+// does one of several prompts of which none has left the queue for so long, while others wait in
+// it.
+void GenerationSession::watch_queue(double seconds, double from_now) {
+  exchange_->call_after(from_now, [weak = weak_from_this(), seconds] {
     const auto self = weak.lock();
-    if (!self || self->done_ || self->prompts_[0].admitted) return;
+    if (!self || self->done_ || !self->waits_in_queue()) return;
+    const double waited = self->state_.clock.now_seconds() - self->left_queue_time_;
+    if (self->admitted_time_ >= 0 && waited < seconds) {
+      return self->watch_queue(seconds, seconds - waited + kPingSlackSeconds);
+    }
     self->fail(503, fmt::format("the request waited {} s in the queue, which is the most: send it "
                                 "again later",
                                 seconds));
@@ -191,7 +222,7 @@ void GenerationSession::open_stream() {
   HttpResponse head;
   head.content_type = plan_.format->content_type();
   head.headers = {{"Cache-Control", "no-cache"}, {"X-Accel-Buffering", "no"}};
-  std::move(plan_.headers.begin(), plan_.headers.end(), std::back_inserter(head.headers));
+  add_headers(plan_.answer_headers(), head);
   exchange_->begin_stream(std::move(head));
   if (plan_.journal && !plan_.journal->goes_on) {
     std::string line;
@@ -252,6 +283,7 @@ void GenerationSession::handle(Arrival arrival) {
     prompt.admitted = true;
     progress_->admitted = true;
     if (admitted_time_ < 0) admitted_time_ = arrival.time;
+    left_queue_time_ = state_.clock.now_seconds();
     model_.metrics->on_queue_left(arrival.time - arrival_time_);
     if (plan_.settings.stream) open_stream();
     return;
@@ -363,42 +395,46 @@ void GenerationSession::prepend_echo(size_t prompt, ChoiceDelta& delta) const {
   delta = std::move(echoed);
 }
 
+// All is settled before the client can know that it is the end: it may ask at once, or send its
+// next request.
 void GenerationSession::finish() {
-  plan_.lease.reset();  // before the client can know, who may send its next request
   if (plan_.settings.stream) {
     plan_.format->append_end(out_, usage(), plan_.settings.include_usage);
     open_stream();
-    write_out();
-    exchange_->end_stream();
-  } else {
-    std::vector<ChoiceDelta> answers;
-    for (size_t i = 0; i < choices_.size(); ++i) {
-      answers.push_back(std::move(choices_[i].ready));
-      if (!plan_.settings.tell_prompt_logprobs) continue;
-      answers.back().prompt_logprobs = prompts_[i / choices_per_prompt()].logprobs;
-    }
-    HttpResponse response;
-    response.body = write_json(plan_.format->whole(answers, usage()));
-    response.headers = std::move(plan_.headers);
-    exchange_->respond(std::move(response));
+    end(FinishReason::kNone);
+    return exchange_->end_stream(out_);
   }
+  std::vector<ChoiceDelta> answers;
+  for (size_t i = 0; i < choices_.size(); ++i) {
+    answers.push_back(std::move(choices_[i].ready));
+    if (!plan_.settings.tell_prompt_logprobs) continue;
+    answers.back().prompt_logprobs = prompts_[i / choices_per_prompt()].logprobs;
+  }
+  HttpResponse response;
+  response.body = write_json(plan_.format->whole(answers, usage()));
+  response.headers = plan_.answer_headers();
   end(FinishReason::kNone);
+  exchange_->respond(std::move(response));
 }
 
 // Before the first byte an error is an HTTP status; in a stream it is an event, and no clean end.
 void GenerationSession::fail(int http_status, std::string_view message) {
-  plan_.lease.reset();
   cancel_all();
   if (streaming_) {
     if (plan_.journal) append_journal_loss(out_, message);
     plan_.format->append_error(out_, http_status, message);
-    exchange_->write(out_);
-    exchange_->end_stream();
-  } else {
-    exchange_->respond(error_response(http_status, message));
   }
-  if (http_status != 500 && !prompts_[0].admitted) return end_refused(http_status);
-  end(http_status == 500 ? FinishReason::kFault : FinishReason::kAbort);
+  if (http_status == 500) {
+    end(FinishReason::kFault);
+  } else if (admitted_time_ < 0) {
+    end_refused(http_status);
+  } else {
+    end(FinishReason::kAbort);
+  }
+  if (streaming_) return exchange_->end_stream(out_);
+  HttpResponse response = error_response(http_status, message);
+  add_headers(plan_.headers, response);
+  exchange_->respond(std::move(response));
 }
 
 Usage GenerationSession::usage() const {

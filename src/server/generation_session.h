@@ -35,7 +35,7 @@ struct GenerationPlan {
   std::shared_ptr<const AnswerEnd> answer_end;        // of a search; nullptr: tokens alone end it
   std::unique_ptr<AnswerFormat> format;
   std::unique_ptr<KeyQuota::Lease> lease;  // nullptr: no quota
-  std::vector<HttpHeader> headers;         // of the answer
+  std::vector<HttpHeader> headers;         // of the answer, and of a refusal
   // Of each choice of a chat; none: text stays as it is.
   std::function<std::unique_ptr<OutputParser>()> make_parser;
   StopShield stop_shield;             // calls whose form is enforced: stop strings are of words
@@ -43,6 +43,10 @@ struct GenerationPlan {
   std::optional<RequestTrace> trace;  // none: no span is sent
   // Who could go on with the stream elsewhere is told what he needs; none: nobody asks.
   std::optional<AnswerJournal> journal;
+  bool unattended = false;  // made while no client waits: nobody could go on with it
+
+  // Of an answer that is no refusal: x-cache-pin too names what is pinned.
+  std::vector<HttpHeader> answer_headers() const;
 };
 
 class GenerationSession : public ExchangeObserver,
@@ -84,7 +88,8 @@ class GenerationSession : public ExchangeObserver,
   Status submit();
   Status submit(size_t prompt, int32_t first_choice, int32_t choices);
   void replay();
-  void watch_queue(double seconds);
+  bool waits_in_queue() const;
+  void watch_queue(double seconds, double from_now);
   void open_stream();
   void write(std::string_view bytes);
   void write_out();
@@ -125,6 +130,7 @@ class GenerationSession : public ExchangeObserver,
   std::string out_;  // events of arrivals that are being worked off: one write for all of them
   double written_time_ = -1;   // of the stream's last bytes
   double admitted_time_ = -1;  // the first prompt's
+  double left_queue_time_;     // the last one's so far; before: of the arrival
   double first_token_time_ = -1;
   int64_t prompt_tokens_ = 0;
   int64_t generated_ = 0;

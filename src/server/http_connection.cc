@@ -20,6 +20,7 @@ constexpr double kLingerSeconds = 2;
 constexpr double kLateSeconds = 2;  // for a request that a drain finds on its way
 constexpr std::string_view kTooManyOfOneAddress = "too many requests of this address at a time";
 constexpr double kBodyBytesPerSecondMin = 64 << 10;
+constexpr double kAnswerBytesPerSecondMin = 16 << 10;
 }  // namespace
 
 // Handlers keep this, not the connection's present state: a call for an earlier request is dropped.
@@ -38,7 +39,7 @@ class ConnectionExchange final : public Exchange {
     connection_->begin_stream(serial_, std::move(head));
   }
   void write(std::string_view bytes) override { connection_->write(serial_, bytes); }
-  void end_stream() override { connection_->end_stream(serial_); }
+  void end_stream(std::string_view last) override { connection_->end_stream(serial_, last); }
   bool over_unsent_limit() const override {
     return connection_->is_current(serial_) && connection_->was_over_limit_;
   }
@@ -205,24 +206,14 @@ void HttpConnection::update_read_deadline() {
   const bool begins = std::exchange(read_phase_, phase) != phase;
   if (begins && phase == Phase::kHead) set_deadline(limits.head_seconds_max);
   if (phase != Phase::kBody) return;
-  const auto now = Clock::now();
-  const size_t received = reader_->received_bytes();
-  if (begins) {
-    body_progress_.seconds_left = limits.body_seconds_max;
-  } else {
-    const double passed = std::chrono::duration<double>(now - body_progress_.looked).count();
-    const double earned =
-        static_cast<double>(received - body_progress_.seen) / kBodyBytesPerSecondMin;
-    body_progress_.seconds_left =
-        std::clamp(body_progress_.seconds_left + earned - passed, 0.0, limits.body_seconds_max);
-  }
-  body_progress_.looked = now;
-  body_progress_.seen = received;
-  set_deadline(body_progress_.seconds_left);
+  if (begins) time_.begin(limits.body_seconds_max);
+  time_.add(reader_->received_bytes() - time_.bytes());
+  set_deadline(time_.look(kBodyBytesPerSecondMin));
 }
 
 void HttpConnection::dispatch() {
   state_ = State::kHandling;
+  time_.stop();
   set_deadline(-1);
   HttpRequest request = std::move(reader_->request());
   if (body_) request.body_lease = std::move(body_->lease);
@@ -290,11 +281,12 @@ void HttpConnection::answer_unreadable(const HttpError& error) {
 
 // What has come of the request is let go.
 void HttpConnection::answer_unread(HttpResponse response) {
+  if (state_ != State::kHandling) head_only_ = reader_->request().method == "HEAD";
   state_ = State::kHandling;
+  time_.stop();
   reader_.emplace(context_.limits);
   body_.reset();
   http11_ = true;
-  head_only_ = false;
   response.close = true;
   respond(++serial_, std::move(response));
 }
@@ -318,27 +310,30 @@ void HttpConnection::respond(uint64_t serial, HttpResponse response) {
 void HttpConnection::begin_stream(uint64_t serial, HttpResponse head) {
   if (!is_current(serial) || answer_complete_) return;
   answer_begun_ = true;
-  chunked_ = http11_ && !head_only_;
-  keep_alive_ = keep_alive_ && http11_ && !head.close && !context_.draining();
+  const bool sized = head.stream_bytes.has_value();
+  streamed_ = {.chunked = http11_ && !head_only_ && !sized, .left = head.stream_bytes};
+  keep_alive_ = keep_alive_ && (http11_ || sized) && !head.close && !context_.draining();
   head.headers.insert(head.headers.end(), wording_.headers.begin(), wording_.headers.end());
-  unsent_.tail() += format_response_head(head, -1, http11_, keep_alive_);
+  const long length = sized ? static_cast<long>(*head.stream_bytes) : -1;
+  unsent_.tail() += format_response_head(head, length, http11_, keep_alive_);
   flush();
 }
 
 void HttpConnection::write(uint64_t serial, std::string_view bytes) {
   if (!is_current(serial) || answer_complete_ || head_only_ || bytes.empty()) return;
-  if (chunked_) {
-    append_chunk(unsent_.tail(), bytes);
-  } else {
-    unsent_.tail() += bytes;
-  }
+  streamed_.append(unsent_.tail(), bytes);
   flush();
   was_over_limit_ = was_over_limit_ || unsent_.size() > context_.limits.unsent_bytes_max;
 }
 
-void HttpConnection::end_stream(uint64_t serial) {
+// The end goes with what stands before it: who has the last event has all.
+void HttpConnection::end_stream(uint64_t serial, std::string_view last) {
   if (!is_current(serial) || answer_complete_) return;
-  if (chunked_) unsent_.tail() += kLastChunk;
+  if (!head_only_) {
+    streamed_.append(unsent_.tail(), last);
+    if (streamed_.is_short()) return peer_gone();  // it must not look whole
+    streamed_.append_end(unsent_.tail());
+  }
   finish_answer();
 }
 
@@ -367,14 +362,19 @@ void HttpConnection::flush() {
     const bool now = streams && next.size() <= kWriteNowBytesMax;
     const size_t taken = now ? socket_.write_now(next.data(), next.size()) : 0;
     unsent_.on_sent(taken);
+    time_.add(taken);
     if (taken < next.size()) return write_later();
   }
+  if (state_ == State::kHandling) time_.stop();
   if (streams) set_deadline(-1);  // of a write before
 }
 
 void HttpConnection::write_later() {
   write_pending_ = true;
-  if (state_ == State::kHandling) set_deadline(context_.limits.stalled_write_seconds_max);
+  if (state_ == State::kHandling) {
+    if (!time_.running()) time_.begin(context_.limits.stalled_write_seconds_max);
+    set_deadline(time_.look(kAnswerBytesPerSecondMin));
+  }
   const std::string_view next = unsent_.next();
   socket_.async_write_some(next.data(), next.size(),
                            [self = shared_from_this()](error_code error, size_t count) {
@@ -387,10 +387,12 @@ void HttpConnection::on_written(error_code error, size_t count) {
   if (state_ == State::kClosed) return;
   if (error) return peer_gone();
   unsent_.on_sent(count);
+  if (state_ == State::kHandling) time_.add(count);
   if (unsent_.size() > 0) {
     flush();
   } else if (state_ == State::kHandling) {
     set_deadline(-1);
+    time_.stop();
     if (answer_complete_) return after_answer();
   }
   if (was_over_limit_ && unsent_.size() <= context_.limits.unsent_bytes_max / 2) {
@@ -401,7 +403,7 @@ void HttpConnection::on_written(error_code error, size_t count) {
 
 void HttpConnection::after_answer() {
   end_exchange();
-  answer_begun_ = answer_complete_ = was_over_limit_ = chunked_ = false;
+  answer_begun_ = answer_complete_ = was_over_limit_ = false;
   wording_ = {};
   if (!keep_alive_) return linger();
   state_ = State::kReading;

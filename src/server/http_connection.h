@@ -21,7 +21,9 @@
 #include "server/error_response.h"
 #include "server/exchange.h"
 #include "server/http_request_reader.h"
+#include "server/progress_time.h"
 #include "server/server_limits.h"
+#include "server/streamed_body.h"
 #include "server/unsent_bytes.h"
 
 namespace headrace {
@@ -114,7 +116,7 @@ class HttpConnection : public std::enable_shared_from_this<HttpConnection> {
   void respond(uint64_t serial, HttpResponse response);
   void begin_stream(uint64_t serial, HttpResponse head);
   void write(uint64_t serial, std::string_view bytes);
-  void end_stream(uint64_t serial);
+  void end_stream(uint64_t serial, std::string_view last);
   void finish_answer();
 
   // Writing.
@@ -149,12 +151,7 @@ class HttpConnection : public std::enable_shared_from_this<HttpConnection> {
   std::optional<HttpRequestReader> reader_;
   HttpRequestReader::Phase read_phase_{};
   std::optional<BodyAdmission> body_;  // of the request whose body is being read
-  // By then more of it must have come.
-  struct {
-    double seconds_left = 0;
-    Clock::time_point looked;
-    size_t seen = 0;
-  } body_progress_;
+  ProgressTime time_;     // for the body that comes, or the bytes of the answer that wait
   size_t discarded_ = 0;  // while lingering
 
   uint64_t serial_ = 0;
@@ -165,7 +162,7 @@ class HttpConnection : public std::enable_shared_from_this<HttpConnection> {
   bool http11_ = true;
   bool head_only_ = false;  // the request's method is HEAD
   bool keep_alive_ = false;
-  bool chunked_ = false;
+  StreamedBody streamed_;
   bool answer_begun_ = false;     // its first byte is in unsent_
   bool answer_complete_ = false;  // its last byte is in unsent_
   bool was_over_limit_ = false;

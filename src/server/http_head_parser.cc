@@ -47,7 +47,8 @@ std::optional<HttpError> read_framing(const Fields& fields, const HttpLimits& li
     const size_t most = std::max(limits.body_bytes_max, limits.upload_bytes_max);
     if (*length > most) return HttpError{413, "the body is too large"};
   }
-  framing.expects_continue = to_lower(view(fields[http::field::expect])) == "100-continue";
+  framing.expects_continue =
+      fields.version() == 11 && to_lower(view(fields[http::field::expect])) == "100-continue";
   return std::nullopt;
 }
 

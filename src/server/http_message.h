@@ -1,7 +1,9 @@
 // An HTTP request as routes see it, and the answer they give: plain data, no sockets.
 #pragma once
 
+#include <cstdint>
 #include <memory>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -33,7 +35,8 @@ struct HttpResponse {
   std::string content_type = "application/json";
   std::vector<HttpHeader> headers;
   std::string body;
-  bool close = false;                          // the connection ends after this answer
+  std::optional<uint64_t> stream_bytes = std::nullopt;  // of a stream whose length is known
+  bool close = false;                                   // the connection ends after this answer
   std::shared_ptr<const void> held = nullptr;  // let go when the last byte has left, or never will
 };
 

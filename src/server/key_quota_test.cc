@@ -248,6 +248,54 @@ TEST(Quotas, AKeyOverItsRateIsToldWhenToComeAgain) {
   EXPECT_EQ(metrics.find("limited"), std::string::npos);
 }
 
+// Also an answer that is an error says what is left; what is pinned, only one that pins.
+TEST(Quotas, RefusalsSayWhatIsLeft) {
+  ServerOptions options = with_limits({.requests_per_minute = 10});
+  options.requests.queue_seconds_max = 0.05;
+  ServerFixture f({.running_max = 1, .queued_max = 1}, "hello", options);
+  constexpr std::string_view kPinned = R"({"prompt":"hello there","max_tokens":5,"cache_pin":60})";
+  const auto told = [&](const TestResponse& response, int status) {
+    EXPECT_EQ(response.status, status) << response.body;
+    EXPECT_TRUE(response.headers.contains("x-ratelimit-remaining-requests")) << response.body;
+    return response.headers.contains("x-cache-pin");
+  };
+  EXPECT_FALSE(told(f.post(kCompletions, "{}", kLimited), 400));
+  EXPECT_TRUE(told(f.post(kCompletions, kPinned, kLimited), 200));
+  f.model.engine->set_paused(true);
+  TestClient running(f.server->port());
+  running.send(fmt::format("POST {} HTTP/1.1\r\nHost: x\r\n{}Content-Length: {}\r\n\r\n{}",
+                           kChatPath, "Authorization: Bearer free\r\n", kChat.size(), kChat));
+  ASSERT_TRUE(eventually([&] { return f.model.engine->stats().scheduler.running == 1; }));
+  EXPECT_FALSE(told(f.post(kCompletions, kPinned, kLimited), 503));  // it waited too long
+  constexpr std::string_view kFlex = R"({"prompt":"a","max_tokens":1,"service_tier":"flex"})";
+  TestClient waiting(f.server->port());
+  waiting.send(fmt::format("POST {} HTTP/1.1\r\nHost: x\r\n{}Content-Length: {}\r\n\r\n{}",
+                           kCompletions, "Authorization: Bearer free\r\n", kFlex.size(), kFlex));
+  ASSERT_TRUE(eventually([&] { return f.model.engine->submitted() == 4; }));
+  EXPECT_FALSE(told(f.post(kCompletions, kPinned, kLimited), 429));  // the queue is full
+  f.model.engine->set_paused(false);
+}
+
+TEST(Quotas, LengthsOfEveryProtocolAreTaken) {
+  ServerFixture f({}, "hello", with_limits({.tokens_per_minute = 100}));
+  const std::pair<std::string_view, std::string_view> bodies[] = {
+      {"/v1/completions", R"({"prompt":"a","max_tokens":1000})"},
+      {"/completion", R"({"prompt":"a","n_predict":1000})"},
+      {"/api/generate", R"({"model":"tiny","prompt":"a","options":{"num_predict":1000}})"},
+      {"/api/generate",
+       R"({"model":"tiny","prompt":"a","raw":true,"options":{"num_predict":1000}})"},
+      {"/api/chat",
+       R"({"model":"tiny","messages":[{"role":"user","content":"a"}],"options":{"num_predict":1000}})"},
+      {"/generate", R"({"text":"a","sampling_params":{"max_new_tokens":1000}})"},
+      {"/generate_stream", R"({"inputs":"a","parameters":{"max_new_tokens":1000}})"}};
+  for (const auto& [path, body] : bodies) {
+    const TestResponse refused = f.post(path, body, kLimited);
+    EXPECT_EQ(refused.status, 400) << path << refused.body;
+    EXPECT_NE(refused.body.find("may take 10"), refused.body.npos) << path << refused.body;
+  }
+  EXPECT_EQ(f.post("/completion", R"({"prompt":"a"})", kLimited).status, 200);  // it names none
+}
+
 TEST(Quotas, MetricsNameNoKeyThatHasNoName) {
   ServerOptions options = with_limits({});
   options.api_keys = {ApiKey("secret")};

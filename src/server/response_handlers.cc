@@ -67,16 +67,23 @@ std::string kept_output(Json output) {
 
 using Background = std::shared_ptr<BackgroundResponse>;
 
-// What becomes of a response in the background: it is kept when it has ended, unless it was
-// deleted.
+// What becomes of a response in the background: it is kept when it is complete, and anew with its
+// events when it has ended, unless it was deleted.
 Background make_background(ServerState& state, const std::string& owner, bool streams) {
   return std::make_shared<BackgroundResponse>(
       state.post_box, streams ? state.limits.stored_response_bytes_max : 0,
-      [&state, owner](const std::string& id, std::optional<StoredResponse> kept) {
-        // It is found all the time, and a deletion in between deletes what was put.
-        if (kept) state.responses.put(owner, id, *std::move(kept));
-        if (!state.background_responses.erase(owner, id)) state.responses.erase(owner, id);
-      });
+      BackgroundResponse::Keeper{
+          // It is found all the time, and a deletion in between deletes what was put.
+          .complete =
+              [&state, owner](const std::string& id, StoredResponse kept) {
+                state.responses.put(owner, id, std::move(kept));
+                if (!state.background_responses.find(owner, id)) state.responses.erase(owner, id);
+              },
+          .end =
+              [&state, owner](const std::string& id, std::optional<StoredResponse> kept) {
+                if (kept) state.responses.put(owner, id, *std::move(kept));
+                if (!state.background_responses.erase(owner, id)) state.responses.erase(owner, id);
+              }});
 }
 
 Status check_background(const ResponseRequest& request, bool job, bool store_keeps) {
@@ -133,14 +140,17 @@ Result<GenerationPlan> plan_response(RouteCall& call, const ReadyModel& model,
       store.put(owner, id, {write_json(response), input, kept_output(output), previous});
     };
   }
-  return plan_chat(model, std::move(request.chat),
-                   {.id_prefix = "resp_",
-                    .make_format =
-                        [&frame](AnswerHead head) {
-                          return make_response_format(std::move(head), std::move(frame));
-                        },
-                    .max_tokens_otherwise = model.served.max_model_len,
-                    .prompt_name = "input"});
+  Result<GenerationPlan> plan =
+      plan_chat(model, std::move(request.chat),
+                {.id_prefix = "resp_",
+                 .make_format =
+                     [&frame](AnswerHead head) {
+                       return make_response_format(std::move(head), std::move(frame));
+                     },
+                 .max_tokens_otherwise = model.served.max_model_len,
+                 .prompt_name = "input"});
+  if (plan.ok()) plan->unattended = request.background;
+  return plan;
 }
 
 // nullptr, and 404 is answered: the caller has no such response.
@@ -174,14 +184,15 @@ void follow_events(RouteCall& call, const std::shared_ptr<EventLog>& events) {
     return call.exchange->respond(error_response(
         400, "stream needs a response that was made with background and stream", "stream"));
   }
-  EventLog::follow(events, call.exchange, static_cast<size_t>(*after + 1));
+  EventLog::follow(events, call.exchange, static_cast<size_t>(*after + 1),
+                   call.state.limits.ping_seconds);
 }
 
 // The client is told of it once the engine has taken the request, or has not.
 void start_in_background(RouteCall& call, const Background& background, GenerationPlan plan) {
   call.state.background_responses.put(owner_of(call), background->id(), background);
   HttpResponse queued;
-  queued.headers = plan.headers;
+  queued.headers = plan.answer_headers();
   queued.body = background->shown();
   plan.settings.stream = true;  // within: its format tells how it goes on
   background->post([&state = call.state, background, exchange = call.exchange, queued,
@@ -193,7 +204,9 @@ void start_in_background(RouteCall& call, const Background& background, Generati
       throw;
     }
     if (auto refusal = background->take_refusal()) return exchange->respond(std::move(*refusal));
-    if (background->events()) return EventLog::follow(background->events(), exchange, 0);
+    if (background->events()) {
+      return EventLog::follow(background->events(), exchange, 0, state.limits.ping_seconds);
+    }
     exchange->respond(queued);
   });
 }

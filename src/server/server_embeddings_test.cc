@@ -583,7 +583,7 @@ class GoneExchange final : public Exchange {
   void respond(HttpResponse) override {}
   void begin_stream(HttpResponse) override {}
   void write(std::string_view) override {}
-  void end_stream() override {}
+  void end_stream(std::string_view) override {}
   bool over_unsent_limit() const override { return false; }
   void observe(std::shared_ptr<ExchangeObserver>) override {}
   void post(std::function<void()>) override {}

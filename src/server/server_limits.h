@@ -30,7 +30,9 @@ struct HttpLimits {
   int connections_max = 4096;             // over: accepting pauses
   int connections_per_address_max = 256;  // over: 429 and close
   size_t unsent_bytes_max = 256 << 10;    // of one stream; over: the stream pauses
-  double stalled_write_seconds_max = 30;  // no byte taken by the peer: the request is aborted
+  // Of an answer that waits for its peer. What is taken gives time again, at 16 KiB a second; when
+  // it is over, the request is aborted.
+  double stalled_write_seconds_max = 30;
 };
 
 // Prefixes that clients pin (cache_pins.h).

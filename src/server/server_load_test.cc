@@ -78,6 +78,28 @@ TEST(ServerLoad, WaitingTooLongInTheQueueIs503) {
             std::string::npos);
 }
 
+// A request of several prompts waits until each has been touched.
+TEST(ServerLoad, EveryPromptsWaitIsBounded) {
+  ServerOptions options;
+  options.requests.queue_seconds_max = 0.2;
+  Fixture f({.running_max = 1}, "x", options);
+  f.model.engine->set_paused(true);
+  EXPECT_EQ(f.post(kCompletions, R"({"prompt":["a","b"],"max_tokens":1})").status, 503);
+  EXPECT_TRUE(eventually([&] { return f.model.engine->cancelled() == 2; }));
+}
+
+// Whoever has an answer's last byte finds it counted, and gone.
+TEST(ServerLoad, AnAnswerIsOverWhenItsClientHasIt) {
+  Fixture f({}, "x");
+  TestClient asks(f.server->port()), looks(f.server->port());
+  const std::string whole = R"({"prompt":"a","max_tokens":1})";
+  const std::string stream = R"({"prompt":"a","max_tokens":1,"stream":true})";
+  for (int i = 0; i < 100; ++i) {
+    ASSERT_EQ(asks.post_text(kCompletions, i % 2 == 0 ? whole : stream)->status, 200);
+    ASSERT_EQ(looks.get("/load")->body, R"({"server_load":0})") << i;
+  }
+}
+
 // What takes only what others leave may wait longer than they may.
 TEST(ServerLoad, FlexRequestsHaveAQueueTimeOfTheirOwn) {
   ServerOptions options;
@@ -156,6 +178,31 @@ TEST(ServerLoad, ExpectContinue) {
 
 // --- Clients that misbehave ----------------------------------------------------------------------
 
+// HTTP/1.0 has no answers before the answer (RFC 9110 10.1.1).
+TEST(ServerLoad, ExpectMeansNothingInHttp10) {
+  Fixture f;
+  TestClient client(f.server->port());
+  const std::string body = R"({"prompt":"a","max_tokens":1})";
+  client.send(fmt::format(
+      "POST {} HTTP/1.0\r\nHost: x\r\nExpect: 100-continue\r\nContent-Length: {}\r\n\r\n",
+      kCompletions, body.size()));
+  EXPECT_EQ(client.receive(1, 0.1), "");
+  client.send(body);
+  EXPECT_EQ(client.receive(12).substr(9), "200");
+}
+
+// The answer to HEAD has no body, also where the request is not read.
+TEST(ServerLoad, ARefusedHeadHasNoBody) {
+  ServerOptions options;
+  options.http.body_bytes_max = options.http.upload_bytes_max = 10;
+  Fixture f({}, "x", options);
+  TestClient client(f.server->port());
+  client.send("HEAD /health HTTP/1.1\r\nHost: x\r\nContent-Length: 1000\r\n\r\n");
+  const std::string answer = client.receive(1 << 16, 1);
+  EXPECT_TRUE(answer.starts_with("HTTP/1.1 413 ")) << answer;
+  EXPECT_TRUE(answer.ends_with("\r\n\r\n")) << answer;
+}
+
 TEST(ServerLoad, DisconnectCancelsStreamsAndWholeAnswers) {
   for (std::string_view stream : {"true", "false"}) {
     Fixture f({.step_seconds = 0.005}, "");
@@ -187,6 +234,25 @@ TEST(ServerLoad, AReaderThatNeverReadsIsAborted) {
   EXPECT_EQ(f.get("/health").status, 200);
   EXPECT_TRUE(eventually([&] { return f.model.engine->stats().scheduler.running == 0; }, 20));
   EXPECT_EQ(f.model.engine->cancelled(), 1);
+}
+
+// Nor does a byte now and then hold an answer for ever.
+TEST(ServerLoad, AReaderThatTricklesIsAborted) {
+  ServerOptions options;
+  options.http.stalled_write_seconds_max = 2;
+  Fixture f({.max_model_len = 1 << 20}, "", options);
+  TestClient client(f.server->port(), 4096);
+  const std::string body =
+      R"({"prompt":"a","n":8,"max_tokens":100000,"stream":true,"logprobs":20})";
+  client.send(fmt::format("POST {} HTTP/1.1\r\nHost: x\r\nContent-Length: {}\r\n\r\n{}",
+                          kCompletions, body.size(), body));
+  ASSERT_TRUE(eventually([&] { return f.model.engine->submitted() == 1; }));
+  const auto reads_until_cancelled = [&] {
+    client.receive(500);
+    std::this_thread::sleep_for(100ms);
+    return f.model.engine->cancelled() == 1;
+  };
+  EXPECT_TRUE(eventually(reads_until_cancelled, 20));
 }
 
 TEST(ServerLoad, ASlowReaderGetsEverything) {

@@ -98,6 +98,35 @@ TEST(Server, HeadIsGetWithoutTheBody) {
   }
 }
 
+// They come with the first event, also where its text is held back for what may be a stop string.
+TEST(Server, APromptsIdsAreToldThoughTheFirstTokenIsHeldBack) {
+  Fixture f;
+  const auto first = [&](std::string_view members) {
+    const TestResponse response = f.post(
+        kCompletions, R"({"prompt":"a","max_tokens":20,"stream":true,"return_token_ids":true)" +
+                          std::string(members) + "}");
+    EXPECT_EQ(response.status, 200) << response.body;
+    return *parse_json(response.events().front());
+  };
+  const Json ids = at(choice(first("")), "prompt_token_ids");
+  EXPECT_FALSE(ids.as_array().empty());
+  const Json held = choice(first(R"(,"stop":"hellX")"));
+  EXPECT_EQ(at(held, "prompt_token_ids"), ids);
+  EXPECT_EQ(at(held, "text"), Json(""));
+}
+
+// Who brings a journal cannot have more of a prompt in the cache than it has tokens.
+TEST(Server, AJournalsCachedTokensAreThePromptsAtMost) {
+  Fixture f;
+  const TestResponse response = f.post(
+      kCompletions,
+      R"({"prompt":[5,6],"max_tokens":4,"stream":true,"stream_options":{"include_usage":true},)"
+      R"("headrace_resume":{"head":{"id":"x","created":1,"call_seed":"1","seeds":["1"],)"
+      R"("fingerprint":"other"},"journal":[{"t":[7],"k":2000000000}],"inexact":true}})");
+  ASSERT_EQ(response.status, 200) << response.body;
+  EXPECT_NE(response.body.find(R"("cached_tokens":2})"), response.body.npos) << response.body;
+}
+
 TEST(Server, WhatARequestDoesNotSayTheModelSays) {
   Fixture f({}, "hello world", {}, false);
   ServedModel model = f.model.served();

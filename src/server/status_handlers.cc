@@ -213,7 +213,8 @@ void handle_models(RouteCall& call) {
   }
   for (const auto& made : call.state.made_models.all(call.caller.owner(call.state.keys))) {
     const auto place = call.state.models.find(made->base);
-    if (place) data.push(model_card(call.state.models.status(*place), made->name));
+    if (!place) continue;
+    data.push(model_card(call.state.models.status(*place), made->name).set("made", true));
   }
   Json body = Json::object();
   body.set("object", "list").set("data", std::move(data));
