@@ -1,10 +1,12 @@
 #include "route/broadcast.h"
 
+#include <optional>
 #include <string>
 #include <vector>
 
 #include "route/worker_ask.h"
 #include "server/error_response.h"
+#include "server/header_text.h"
 
 namespace headrace {
 namespace {
@@ -28,11 +30,16 @@ class Broadcast : public std::enable_shared_from_this<Broadcast> {
     question.body = request_.body;
     question.seconds_max = kBroadcastSeconds;
     question.headers = {{"Content-Type", "application/json"},
-                        {std::string(kRouterHeader), context_.options.router_id}};
+                        {std::string(kRouterHeader), context_.options.router_id},
+                        {"X-Request-Id", request_.id}};
     const std::string& key = context_.options.worker_key;
-    const std::string theirs(request_.header("authorization"));
-    const std::string bearer = key.empty() ? theirs : "Bearer " + key;
-    if (!bearer.empty()) question.headers.push_back({"Authorization", bearer});
+    if (!key.empty()) question.headers.push_back({"Authorization", "Bearer " + key});
+    for (const std::string_view name : {"authorization", "x-api-key"}) {
+      const std::string_view theirs = request_.header(name);
+      if (key.empty() && !theirs.empty()) {
+        question.headers.push_back({std::string(name), std::string(theirs)});
+      }
+    }
     ask_worker(io_, std::move(question),
                [self = shared_from_this()](std::shared_ptr<const WorkerReply> reply) {
                  self->exchange_->dispatch([self, reply] { self->on_reply(*reply); });
@@ -41,21 +48,23 @@ class Broadcast : public std::enable_shared_from_this<Broadcast> {
 
  private:
   void on_reply(const WorkerReply& reply) {
-    status_ = reply.status.ok() ? reply.http_status : 503;
-    body_ = reply.body;
-    const bool success = status_ >= 200 && status_ < 300;
+    answer_ = HttpResponse();
+    answer_->status = reply.status.ok() ? reply.http_status : 503;
+    if (!reply.content_type.empty()) answer_->content_type = reply.content_type;
+    for (const HttpHeader& header : reply.headers) {
+      if (to_lower(header.name) == "retry-after") answer_->headers.push_back(header);
+    }
+    answer_->body = reply.body;
+    const bool success = answer_->status >= 200 && answer_->status < 300;
     if (!success) return respond();
     ask_next();
   }
 
   void respond() {
-    if (status_ == 0 || (status_ == 503 && body_.empty())) {
+    if (!answer_ || (answer_->status == 503 && answer_->body.empty())) {
       return exchange_->respond(error_response(503, "a worker did not answer: send it again"));
     }
-    HttpResponse response;
-    response.status = status_;
-    response.body = std::move(body_);
-    exchange_->respond(std::move(response));
+    exchange_->respond(*std::move(answer_));
   }
 
   boost::asio::io_context& io_;
@@ -63,8 +72,7 @@ class Broadcast : public std::enable_shared_from_this<Broadcast> {
   const HttpRequest request_;
   const std::shared_ptr<Exchange> exchange_;
   std::vector<int> asked_;
-  int status_ = 0;
-  std::string body_;
+  std::optional<HttpResponse> answer_;  // of the last worker that was asked
 };
 
 }  // namespace

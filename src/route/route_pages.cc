@@ -33,7 +33,7 @@ HttpResponse metrics_page(RouteContext& context) {
 }
 
 // Those of all workers, and the names that stand for several.
-HttpResponse models_page(RouteContext& context) {
+HttpResponse models_page(RouteContext& context, bool made_ones) {
   Json data = Json::array();
   const auto add = [&](const std::string& name, int64_t tokens_max) {
     Json card = Json::object().set("id", name).set("object", "model").set("created", 0);
@@ -46,7 +46,9 @@ HttpResponse models_page(RouteContext& context) {
     }
     data.push(std::move(card));
   };
-  for (const ServedModelName& model : context.table.models()) add(model.name, model.tokens_max);
+  for (const ServedModelName& model : context.table.models()) {
+    if (made_ones || !model.made) add(model.name, model.tokens_max);
+  }
   for (const std::string& name : context.aliases.names()) add(name, 0);
   return json_response(Json::object().set("object", "list").set("data", std::move(data)));
 }
@@ -113,14 +115,15 @@ PageAccess route_page_access(const HttpRequest& request) {
   return PageAccess::kNone;
 }
 
-HttpResponse answer_route_page(RouteContext& context, const HttpRequest& request, bool may_change) {
+HttpResponse answer_route_page(RouteContext& context, const HttpRequest& request,
+                               PageRights rights) {
   const std::string_view path = request.path;
   if (path == "/metrics") return metrics_page(context);
-  if (path.ends_with("/models")) return models_page(context);
+  if (path.ends_with("/models")) return models_page(context, rights.sees_made_models);
   if (!path.starts_with(kWorkers)) return health_page(context);
   const bool get = request.method == "GET" || request.method == "HEAD";
   if (path == kWorkers && get) return workers_page(context);
-  if (!may_change) {
+  if (!rights.may_change) {
     return error_response(403,
                           "the list of workers is changed with the key of --admin-key, or without "
                           "any on a router that has no API keys and listens on 127.0.0.1");

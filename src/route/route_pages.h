@@ -13,7 +13,12 @@ namespace headrace {
 enum class PageAccess { kNone /* no page of it */, kOpen, kKey, kAdmin /* and kKey */ };
 PageAccess route_page_access(const HttpRequest& request);
 
-// REQUIRES: a page of the router. `may_change`: the list of workers.
-HttpResponse answer_route_page(RouteContext& context, const HttpRequest& request, bool may_change);
+struct PageRights {
+  bool may_change = false;        // the list of workers
+  bool sees_made_models = false;  // of the client that the router is to its workers
+};
+// REQUIRES: a page of the router.
+HttpResponse answer_route_page(RouteContext& context, const HttpRequest& request,
+                               PageRights rights);
 
 }  // namespace headrace

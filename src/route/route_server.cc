@@ -33,8 +33,13 @@ constexpr auto kRouteDrainPoll = std::chrono::milliseconds(20);
 constexpr auto kTidyStep = std::chrono::seconds(1);
 constexpr size_t kRequestIdBytesMax = 256;
 constexpr std::string_view kOneTenant =
-    "files, uploads, batches, stored responses and pins of several API keys are not kept apart "
-    "behind one --worker-api-key: give the router one API key, or the workers the clients' keys";
+    "files, uploads, batches, stored responses, responses in the background, pins, made models and "
+    "the log of several API keys are not kept apart behind one --worker-api-key: give the router "
+    "one API key, or the workers the clients' keys";
+
+// Of all that a worker's one client has made and done.
+constexpr std::string_view kSharedPaths[] = {"/api/create", "/api/copy", "/api/delete",
+                                             "/api/show",   "/api/tags", "/debug/log"};
 
 std::string random_id() {
   std::random_device random;
@@ -195,10 +200,12 @@ class HttpRouteServer final : public RouteServer {
   }
 
   // To workers all clients are one: what they keep for one, another could read.
+  bool are_one() const { return !options_.proxy.worker_key.empty() && keys_.size() > 1; }
   bool is_unseparated(const HttpRequest& request, const RequestFacts& facts) const {
-    if (options_.proxy.worker_key.empty() || keys_.size() < 2) return false;
-    return facts.kind == RouteKind::kOwned || facts.kind == RouteKind::kHome ||
-           request.path.starts_with("/v1/cache/pins");
+    if (!are_one()) return false;
+    return facts.kind == RouteKind::kOwned || facts.kind == RouteKind::kHome || facts.background ||
+           request.path.starts_with("/v1/cache/pins") ||
+           std::ranges::find(kSharedPaths, request.path) != std::end(kSharedPaths);
   }
 
   BodyAdmission admit_body(const HttpRequest& head) {
@@ -222,7 +229,8 @@ class HttpRouteServer final : public RouteServer {
       const bool may_change = admin_.required()
                                   ? admin_.find(request) >= 0
                                   : !keys_.required() && is_loopback_host(options_.host);
-      return exchange->respond(answer_route_page(route_, request, may_change));
+      return exchange->respond(answer_route_page(
+          route_, request, {.may_change = may_change, .sees_made_models = !are_one()}));
     }
     const RequestFacts facts(request);
     if (is_unseparated(request, facts)) return exchange->respond(error_response(501, kOneTenant));
@@ -230,13 +238,15 @@ class HttpRouteServer final : public RouteServer {
       return broadcast_request(io_, route_, std::move(request), std::move(exchange));
     }
     std::unique_ptr<KeyQuota::Lease> held;
-    if (KeyQuota* const quota = quotas_.of(keys_.find(request))) {
+    KeyQuota* const quota = facts.computes ? quotas_.of(keys_.find(request)) : nullptr;
+    if (quota) {
       KeyQuota::Admission admission = quota->admit();
       if (admission.refusal) return exchange->respond(quota_response(*admission.refusal, *quota));
       held = std::move(admission.lease);
-      if (facts.output_tokens > 0) {
-        const auto refusal = quota->take_tokens(*held, facts.prompt_tokens, facts.named_tokens);
-        if (refusal) return exchange->respond(quota_response(*refusal, *quota));
+      const auto refusal = quota->take_tokens(*held, facts.prompt_tokens, facts.named_tokens);
+      if (refusal) {
+        held.reset();
+        return exchange->respond(quota_response(*refusal, *quota));
       }
     }
     std::make_shared<ProxiedRequest>(route_, std::move(request), std::move(exchange),

@@ -69,6 +69,55 @@ TEST(RequestFacts, RoutesSayWhereTheyMayGo) {
   EXPECT_FALSE(kind("POST", "/v1/files").may_be_repeated());
 }
 
+TEST(RequestFacts, AnEmptyIdHidesNone) {
+  const auto owned = [](std::string body) {
+    const RequestFacts facts(post("/v1/responses", std::move(body)));
+    return facts.kind == RouteKind::kOwned ? facts.owned_id : "";
+  };
+  EXPECT_EQ(owned(R"({"previous_response_id":"resp_1","input_file_id":""})"), "resp_1");
+  EXPECT_EQ(owned(R"({"input_file_id":null,"previous_response_id":"resp_1"})"), "resp_1");
+  EXPECT_EQ(owned(R"({"previous_response_id":""})"), "");
+}
+
+TEST(RequestFacts, LengthsOfEveryProtocolAreNamed) {
+  const auto named = [](std::string path, std::string body) {
+    return RequestFacts(post(std::move(path), std::move(body))).named_tokens;
+  };
+  EXPECT_EQ(named("/v1/completions", R"({"max_tokens":7})"), 7);
+  EXPECT_EQ(named("/v1/completions", R"({"n":3,"max_tokens":7})"), 21);
+  EXPECT_EQ(named("/v1/completions", R"({"max_tokens":null})"), 0);
+  EXPECT_EQ(named("/completion", R"({"n_predict":7})"), 7);
+  EXPECT_EQ(named("/completion", R"({"n_predict":-1})"), 0);  // no bound
+  EXPECT_EQ(named("/api/chat", R"({"options":{"num_predict":7}})"), 7);
+  EXPECT_EQ(named("/generate", R"({"sampling_params":{"max_new_tokens":7}})"), 7);
+  EXPECT_EQ(named("/generate_stream", R"({"parameters":{"max_new_tokens":7}})"), 7);
+  EXPECT_EQ(
+      named("/v1/completions", R"({"n":9223372036854775807,"max_tokens":9223372036854775807})"),
+      int64_t{1} << 56);
+}
+
+TEST(RequestFacts, WhatComputesOnAModelCounts) {
+  for (const char* path : {"/v1/chat/completions", "/v1/embeddings", "/rerank", "/api/generate"}) {
+    EXPECT_TRUE(RequestFacts(post(path, "{}")).computes) << path;
+  }
+  EXPECT_TRUE(RequestFacts(post("/v1/responses", R"({"previous_response_id":"resp_1"})")).computes);
+  for (const char* path : {"/tokenize", "/v1/messages/count_tokens", "/apply-template", "/v1/files",
+                           "/v1/batches", "/v1/responses/resp_1/cancel", "/version"}) {
+    EXPECT_FALSE(RequestFacts(post(path, "{}")).computes) << path;
+  }
+}
+
+TEST(RequestFacts, AResponseSaysThatNobodyWaits) {
+  const auto background = [](std::string body, std::string path = "/v1/responses") {
+    return RequestFacts(post(std::move(path), std::move(body))).background;
+  };
+  EXPECT_TRUE(background(R"({"background": true})"));
+  EXPECT_FALSE(background(R"({"background": false})"));
+  EXPECT_FALSE(background(R"({"background": null})"));
+  EXPECT_FALSE(background("{}"));
+  EXPECT_FALSE(background(R"({"background": true})", "/v1/chat/completions"));
+}
+
 TEST(RequestFacts, AnswersTellTheIdsOfWhatIsKept) {
   EXPECT_EQ(ids_kept_by_worker(R"({"id":"resp_1","object":"response"})"),
             std::vector<std::string>{"resp_1"});
@@ -552,6 +601,8 @@ TEST(WorkerWatch, ReadsWhatServersSayOfThemselves) {
       read_worker_models(R"({"data":[{"id":"a","max_model_len":10},{"id":"b"},{}]})");
   ASSERT_EQ(models.size(), 2u);
   EXPECT_EQ(models[0].tokens_max, 10);
+  EXPECT_FALSE(models[0].made);
+  EXPECT_TRUE(read_worker_models(R"({"data":[{"id":"a","made":true}]})").at(0).made);
   EXPECT_TRUE(read_worker_models("no").empty());
 }
 

@@ -75,6 +75,8 @@ class Ask : public std::enable_shared_from_this<Ask> {
     const auto reply = std::make_shared<WorkerReply>();
     reply->status = std::move(status);
     reply->http_status = answer_.status();
+    reply->content_type = answer_.content_type();
+    reply->headers = answer_.headers();
     reply->body = std::move(answer_.body());
     timer_.cancel();
     connection_->close();

@@ -18,6 +18,8 @@ namespace headrace {
 struct WorkerReply {
   Status status;        // kUnavailable: nobody answers, or not in time; kCorrupt: no HTTP
   int http_status = 0;  // of an answer
+  std::string content_type;
+  std::vector<HttpHeader> headers;  // as WorkerAnswer's
   std::string body;
 };
 

@@ -367,7 +367,12 @@ std::vector<ServedModelName> WorkerTable::models() const {
     if (each->health.state() != WorkerState::kUp) continue;
     for (const ServedModelName& served : each->models) {
       const auto same = [&](const ServedModelName& other) { return other.name == served.name; };
-      if (std::none_of(all.begin(), all.end(), same)) all.push_back(served);
+      const auto found = std::find_if(all.begin(), all.end(), same);
+      if (found == all.end()) {
+        all.push_back(served);
+      } else {
+        found->made = found->made && served.made;
+      }
     }
   }
   return all;

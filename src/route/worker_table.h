@@ -37,6 +37,7 @@ struct WorkerReport {
 struct ServedModelName {
   std::string name;
   int64_t tokens_max = 0;  // of prompt and answer; 0: it does not say
+  bool made = false;       // by a client, whose alone it is (/api/create)
 };
 
 struct WorkerCounts {

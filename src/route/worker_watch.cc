@@ -85,6 +85,8 @@ std::vector<ServedModelName> read_worker_models(std::string_view body) {
     model.name = id->as_string();
     const Json* longest = card.find("max_model_len");
     if (longest && longest->is_int()) model.tokens_max = longest->as_int();
+    const Json* made = card.find("made");
+    model.made = made && *made == Json(true);
   }
   return models;
 }

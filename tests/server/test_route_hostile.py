@@ -33,7 +33,7 @@ class Scripted(http.server.BaseHTTPRequestHandler):
 
     def do_GET(self):
         if self.path == "/v1/models":
-            return self.answer(200, {"data": [{"id": "m"}]})
+            return self.answer(200, {"data": [{"id": "m"}, {"id": "one-clients", "made": True}]})
         if self.path == "/metrics":
             page = b"# of a Headrace server\nheadrace:scripted 1\n"
             return self.wfile.write(b"HTTP/1.1 200 OK\r\nContent-Length: %d\r\n\r\n%s" % (len(page), page))
@@ -197,13 +197,53 @@ def test_behind_one_worker_key_clients_keep_nothing_that_others_could_reach(scri
     worker = scripted(lambda handler, _: handler.answer(200, {"id": "file-1"}))
     router = start_router([worker], "--worker-api-key", "back", "--api-key", "a", "--api-key", "b")
     for path, body in [("/v1/files", {}), ("/v1/batches", {}), ("/v1/files/file-1", None), ("/v1/responses/resp_1", None),
-                       ("/v1/responses", {"previous_response_id": "resp_1", "input": "x"})]:
+                       ("/v1/responses", {"previous_response_id": "resp_1", "input": "x"}),
+                       ("/v1/responses", {"previous_response_id": "resp_1", "input": "x", "input_file_id": ""}),
+                       ("/v1/responses", {"input": "x", "background": True}),
+                       ("/api/create", {}), ("/api/copy", {}), ("/api/show", {}), ("/api/tags", None), ("/debug/log", None)]:
         status, _, text = call(router.url + path, body, headers=bearer("a"))
         assert status == 501 and "--worker-api-key" in text, path
     assert not worker.seen
+    assert call(router.url + "/api/delete", {}, "DELETE", bearer("a"))[0] == 501
     assert call(router.url + "/v1/completions", {"prompt": "x"}, headers=bearer("a"))[0] == 200
+    assert models_of(router, "a") == ["m"]
     alone = start_router([worker], "--worker-api-key", "back", "--api-key", "a")
     assert call(alone.url + "/v1/files", {}, headers=bearer("a"))[0] == 200
+    assert call(alone.url + "/v1/responses", {"input": "x", "background": True}, headers=bearer("a"))[0] == 200
+    assert models_of(alone, "a") == ["m", "one-clients"]
+
+
+def models_of(router, key):
+    return [card["id"] for card in json.loads(call(router.url + "/v1/models", headers=bearer(key))[2])["data"]]
+
+
+def test_what_goes_to_everybody_says_who_asks_and_what_is_answered(scripted, start_router):
+    def script(handler, _):
+        data = b"later"
+        handler.wfile.write(b"HTTP/1.1 503 Unavailable\r\nContent-Type: text/plain\r\nRetry-After: 7\r\nContent-Length: %d\r\n\r\n%s" % (len(data), data))
+
+    worker = scripted(script)
+    router = start_router([worker])
+    status, headers, text = call(router.url + "/flush_cache", {}, headers={"X-API-Key": "mine", "X-Request-Id": "r-1"})
+    assert (status, text, headers["Content-Type"], headers["Retry-After"]) == (503, "later", "text/plain", "7")
+    came = {name.lower(): value for name, value in worker.seen[0][1].items()}
+    assert (came["x-api-key"], came["x-request-id"]) == ("mine", "r-1")
+    keyed = start_router([worker], "--worker-api-key", "back")
+    call(keyed.url + "/flush_cache", {}, headers={"X-API-Key": "mine"})
+    came = {name.lower(): value for name, value in worker.seen[1][1].items()}
+    assert came["authorization"] == "Bearer back" and "x-api-key" not in came
+
+
+def test_what_computes_nothing_is_not_counted(scripted, start_router, tmp_path):
+    keys = tmp_path / "keys"
+    keys.write_text('{"key": "a", "requests_per_minute": 1}\n')
+    worker = scripted(lambda handler, _: handler.answer(200, {}))
+    router = start_router([worker], "--api-key-file", keys)
+    for _ in range(3):
+        for path, body in [("/version", None), ("/tokenize", {"prompt": "x"}), ("/v1/messages/count_tokens", {})]:
+            assert call(router.url + path, body, headers=bearer("a"))[0] == 200
+    asked = [call(router.url + path, {"input": "x"}, headers=bearer("a"))[0] for path in ("/v1/embeddings", "/v1/responses")]
+    assert asked == [200, 429]
 
 
 @pytest.mark.timing
