@@ -206,9 +206,9 @@ void HttpConnection::update_read_deadline() {
   const bool begins = std::exchange(read_phase_, phase) != phase;
   if (begins && phase == Phase::kHead) set_deadline(limits.head_seconds_max);
   if (phase != Phase::kBody) return;
-  if (begins) time_.begin(limits.body_seconds_max);
+  if (begins) time_.begin(limits.body_seconds_max, Clock::now());
   time_.add(reader_->received_bytes() - time_.bytes());
-  set_deadline(time_.look(kBodyBytesPerSecondMin));
+  set_deadline(time_.look(kBodyBytesPerSecondMin, Clock::now()));
 }
 
 void HttpConnection::dispatch() {
@@ -372,8 +372,9 @@ void HttpConnection::flush() {
 void HttpConnection::write_later() {
   write_pending_ = true;
   if (state_ == State::kHandling) {
-    if (!time_.running()) time_.begin(context_.limits.stalled_write_seconds_max);
-    set_deadline(time_.look(kAnswerBytesPerSecondMin));
+    const auto now = Clock::now();
+    if (!time_.running()) time_.begin(context_.limits.stalled_write_seconds_max, now);
+    set_deadline(time_.look(kAnswerBytesPerSecondMin, now));
   }
   const std::string_view next = unsent_.next();
   socket_.async_write_some(next.data(), next.size(),

@@ -12,11 +12,13 @@ namespace headrace {
 // One thread at a time.
 class ProgressTime {
  public:
-  void begin(double seconds_max) {
+  using TimePoint = std::chrono::steady_clock::time_point;
+
+  void begin(double seconds_max, TimePoint now) {
     *this = {};
     running_ = true;
     seconds_left_ = seconds_max_ = seconds_max;
-    looked_ = Clock::now();
+    looked_ = now;
   }
   void stop() { running_ = false; }
   bool running() const { return running_; }
@@ -26,8 +28,7 @@ class ProgressTime {
 
   // Seconds that are left from now on, where so many bytes a second are fast enough; at most as
   // many as there were in the beginning.
-  double look(double bytes_per_second_min) {
-    const auto now = Clock::now();
+  double look(double bytes_per_second_min, TimePoint now) {
     const double passed = std::chrono::duration<double>(now - looked_).count();
     const double earned = static_cast<double>(bytes_ - seen_) / bytes_per_second_min;
     seconds_left_ = std::clamp(seconds_left_ + earned - passed, 0.0, seconds_max_);
@@ -37,10 +38,9 @@ class ProgressTime {
   }
 
  private:
-  using Clock = std::chrono::steady_clock;
   bool running_ = false;
   double seconds_max_ = 0, seconds_left_ = 0;
-  Clock::time_point looked_;
+  TimePoint looked_;
   size_t bytes_ = 0, seen_ = 0;
 };
 

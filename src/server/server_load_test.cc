@@ -10,6 +10,7 @@
 
 #include <fmt/format.h>
 
+#include "server/progress_time.h"
 #include "server/server_fixture.h"
 
 namespace headrace {
@@ -236,23 +237,29 @@ TEST(ServerLoad, AReaderThatNeverReadsIsAborted) {
   EXPECT_EQ(f.model.engine->cancelled(), 1);
 }
 
-// Nor does a byte now and then hold an answer for ever.
-TEST(ServerLoad, AReaderThatTricklesIsAborted) {
-  ServerOptions options;
-  options.http.stalled_write_seconds_max = 2;
-  Fixture f({.max_model_len = 1 << 20}, "", options);
-  TestClient client(f.server->port(), 4096);
-  const std::string body =
-      R"({"prompt":"a","n":8,"max_tokens":100000,"stream":true,"logprobs":20})";
-  client.send(fmt::format("POST {} HTTP/1.1\r\nHost: x\r\nContent-Length: {}\r\n\r\n{}",
-                          kCompletions, body.size(), body));
-  ASSERT_TRUE(eventually([&] { return f.model.engine->submitted() == 1; }));
-  const auto reads_until_cancelled = [&] {
-    client.receive(500);
-    std::this_thread::sleep_for(100ms);
-    return f.model.engine->cancelled() == 1;
-  };
-  EXPECT_TRUE(eventually(reads_until_cancelled, 20));
+// A byte now and then holds nothing for ever, and who is fast has no end of time.
+TEST(ProgressTime, IsEarnedByBytes) {
+  ProgressTime time;
+  ProgressTime::TimePoint now{};
+  EXPECT_FALSE(time.running());
+  time.begin(30, now);
+  EXPECT_TRUE(time.running());
+  for (int i = 0; i < 100; ++i) {  // twice as fast as it must be
+    time.add(2000);
+    EXPECT_DOUBLE_EQ(time.look(1000, now += 1s), 30);
+  }
+  for (int i = 1; i < 40; ++i) {  // a quarter as fast
+    time.add(250);
+    EXPECT_DOUBLE_EQ(time.look(1000, now += 1s), 30 - 0.75 * i);
+  }
+  time.add(1);
+  EXPECT_NEAR(time.look(1000, now += 1s), 0, 1e-9);
+  EXPECT_EQ(time.bytes(), 100u * 2000 + 39u * 250 + 1);
+  time.begin(30, now);
+  EXPECT_DOUBLE_EQ(time.look(1000, now += 12s), 18);
+  EXPECT_EQ(time.bytes(), 0u);
+  time.stop();
+  EXPECT_FALSE(time.running());
 }
 
 TEST(ServerLoad, ASlowReaderGetsEverything) {
