@@ -9,8 +9,12 @@ namespace headrace {
 int64_t events_in(std::string_view bytes, StreamFraming framing) {
   if (framing == StreamFraming::kLines) return std::ranges::count(bytes, '\n');
   int64_t count = 0;
-  for (size_t at = bytes.find("\n\n"); at != bytes.npos; at = bytes.find("\n\n", at + 2)) ++count;
-  return count;
+  while (true) {
+    const size_t end = bytes.find("\n\n");
+    if (end == bytes.npos) return count;
+    if (!bytes.starts_with(':')) ++count;
+    bytes.remove_prefix(end + 2);
+  }
 }
 
 int64_t generated_tokens(std::string_view body) {

@@ -9,7 +9,7 @@
 
 namespace headrace {
 
-// Whole events of a stream: about a token each.
+// Whole events of a stream, without its comments: about a token each.
 int64_t events_in(std::string_view bytes, StreamFraming framing);
 
 // Of an answer in one piece: what its usage says, in the form of any protocol; else by its length.

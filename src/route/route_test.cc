@@ -476,6 +476,7 @@ TEST(AnswerTokens, AreReadOfEveryProtocol) {
   EXPECT_EQ(generated_tokens(R"({"content":"x","tokens_predicted":5})"), 5);
   EXPECT_EQ(generated_tokens(std::string(400, 'x')), 100);
   EXPECT_EQ(events_in("data: a\n\ndata: b\n\n", StreamFraming::kEvents), 2);
+  EXPECT_EQ(events_in(": keep-alive\n\ndata: b\n\n: keep-alive\n\n", StreamFraming::kEvents), 1);
   EXPECT_EQ(events_in("{}\n{}\n{}\n", StreamFraming::kLines), 3);
 }
 
