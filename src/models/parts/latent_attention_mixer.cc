@@ -224,7 +224,8 @@ class LatentAttentionMixer final : public Mixer {
       AttentionSequence front = sequence;
       if (sequence.kv_length > top()) {
         const int32_t first = sequence.kv_length - sequence.row_count;
-        front.row_count = std::clamp(top() - first, 0, sequence.row_count - sequence.tree_rows);
+        const int32_t before_tree = std::max(0, sequence.row_count - sequence.tree_rows);
+        front.row_count = std::clamp(top() - first, 0, before_tree);
         front.kv_length = first + front.row_count;
         front.tree_rows = 0;
         front.paths = nullptr;
