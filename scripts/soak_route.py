@@ -258,9 +258,9 @@ class Routers:
     def kill(self):
         with self.lock:
             self.keep_counts()
-            self.kills.append(time.monotonic())
             for router in [*self.old, self.current]:
                 router.kill()
+            self.kills.append(time.monotonic())  # who began before this may have met the one that was killed
             self.old = []
             self.current = self.start()
 

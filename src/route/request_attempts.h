@@ -72,7 +72,8 @@ class RequestAttempts {
     const bool taken = failure != AttemptFailure::kNotSent && failure != AttemptFailure::kBusy &&
                        failure != AttemptFailure::kUnknownHere;
     if (taken && !may_be_repeated_) return NextStep::kGiveUp;
-    return faults_ > policy_.faults_max ? NextStep::kGiveUp : NextStep::kSend;
+    if (faults_ <= policy_.faults_max) return NextStep::kSend;
+    return erred_ ? NextStep::kPassOn : NextStep::kGiveUp;
   }
 
   struct Workers {
@@ -83,8 +84,8 @@ class RequestAttempts {
   // of tries that failed, and end when they sum up to the policy's.
   NextStep on_worker_missing(Workers workers, Answer answer) {
     const bool anybody = workers.up;
-    // What nobody of these has may be with who is away.
-    const bool final = !unknown_ || !workers.away;
+    // What nobody of these has, or can do, may be with who is away.
+    const bool final = !(unknown_ || erred_) || !workers.away;
     if (refused_ && anybody && !answer.begun && final) return NextStep::kPassOn;
     if (unequal_ && anybody && answer.begun) {
       if (!policy_.resume_inexact || inexact_) return NextStep::kGiveUp;
@@ -117,7 +118,8 @@ class RequestAttempts {
     const bool answered =
         failure == AttemptFailure::kBusy || failure == AttemptFailure::kUnknownHere;
     unknown_ = failure == AttemptFailure::kUnknownHere;
-    refused_ = answered || failure == AttemptFailure::kServerError;
+    erred_ = failure == AttemptFailure::kServerError;
+    refused_ = answered || erred_;
     unequal_ = unequal_ || failure == AttemptFailure::kNotEqual;
     const bool harmless =
         answered || failure == AttemptFailure::kNotEqual || failure == AttemptFailure::kNotSent;
@@ -130,6 +132,7 @@ class RequestAttempts {
   int faults_ = 0;
   bool refused_ = false;  // the last worker's answer could be passed on
   bool unknown_ = false;  // it was that it has no such thing
+  bool erred_ = false;    // it was an error of its own
   bool unequal_ = false, inexact_ = false;
   bool failed_ = false;  // a try since the last pause
   double backoff_ = 0, retry_after_ = 0, pause_ = 0, waited_ = 0;

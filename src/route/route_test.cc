@@ -451,6 +451,21 @@ TEST(RequestAttempts, ABusyAnswerIsPassedOnWhenNobodyElseTakesIt) {
   EXPECT_EQ(attempts.on_worker_missing({.up = true}, {}), NextStep::kPassOn);
 }
 
+// A worker whose weights are spoiled answers 500; who is away may be well.
+TEST(RequestAttempts, AnErrorIsNotPassedOnWhileSomebodyIsAway) {
+  RequestAttempts attempts({.wait_seconds = 30, .faults_max = 3}, true);
+  EXPECT_EQ(attempts.on_failure(0, AttemptFailure::kServerError, {}), NextStep::kSend);
+  EXPECT_EQ(attempts.on_worker_missing({.up = true, .away = true}, {}), NextStep::kWait);
+  EXPECT_TRUE(attempts.tried().empty());
+  for (int i = 0; i < 2; ++i) {
+    EXPECT_EQ(attempts.on_failure(0, AttemptFailure::kServerError, {}), NextStep::kSend);
+  }
+  EXPECT_EQ(attempts.on_failure(0, AttemptFailure::kServerError, {}), NextStep::kPassOn);
+  RequestAttempts alone({}, true);
+  EXPECT_EQ(alone.on_failure(0, AttemptFailure::kServerError, {}), NextStep::kSend);
+  EXPECT_EQ(alone.on_worker_missing({.up = true, .away = false}, {}), NextStep::kPassOn);
+}
+
 TEST(RequestAttempts, WhatNobodyHasMayBeWithWhoIsAway) {
   RequestAttempts attempts({.wait_seconds = 1}, true);
   EXPECT_EQ(attempts.on_failure(0, AttemptFailure::kUnknownHere, {}), NextStep::kSend);
