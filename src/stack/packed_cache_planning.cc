@@ -7,6 +7,7 @@
 #include <fmt/format.h>
 
 #include "stack/default_model.h"
+#include "weights/file_identity.h"
 
 namespace headrace {
 namespace {

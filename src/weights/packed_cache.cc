@@ -7,7 +7,6 @@
 #include <unistd.h>
 
 #include <algorithm>
-#include <array>
 #include <atomic>
 #include <cerrno>
 #include <chrono>
@@ -263,35 +262,6 @@ Status PackedCache::write(int64_t folder_bytes_max) {
   if (!status.ok()) ::unlink(beside.c_str());
   if (status.ok()) shrink_folder(folder, static_cast<uint64_t>(folder_bytes_max));
   return status;
-}
-
-std::string file_identity(const std::string& path) {
-  struct stat info {};
-  if (::stat(path.c_str(), &info) != 0) return {};
-  return fmt::format("{}:{}:{}:{}.{}:{}.{}", info.st_dev, info.st_ino, info.st_size,
-                     info.st_mtim.tv_sec, info.st_mtim.tv_nsec, info.st_ctim.tv_sec,
-                     info.st_ctim.tv_nsec);
-}
-
-uint64_t files_sample(const std::vector<std::string>& paths) {
-  constexpr int64_t kParts = 256;
-  std::array<std::byte, 4096> part{};
-  uint64_t sum = 0;
-  for (const std::string& path : paths) {
-    const int file = ::open(path.c_str(), O_RDONLY | O_CLOEXEC);
-    struct stat info {};
-    if (file < 0) continue;
-    if (::fstat(file, &info) == 0) {
-      sum = checksum64(std::as_bytes(std::span(&info.st_size, 1)), sum);
-      const auto last = std::max<int64_t>(0, info.st_size - static_cast<int64_t>(part.size()));
-      for (int64_t i = 0; i <= kParts; ++i) {
-        const ssize_t got = ::pread(file, part.data(), part.size(), last / kParts * i);
-        if (got > 0) sum = checksum64(std::span(part).first(static_cast<size_t>(got)), sum);
-      }
-    }
-    ::close(file);
-  }
-  return sum;
 }
 
 }  // namespace headrace

@@ -67,12 +67,4 @@ class PackedCache {
   uint64_t bytes_ = 0;
 };
 
-// What tells a file from itself at another time, whatever its times were set to: device, inode,
-// size, modification and change. Empty: no such file.
-std::string file_identity(const std::string& path);
-
-// What tells the content of files from others', wherever they lie: a checksum of their sizes and of
-// a megabyte spread over each.
-uint64_t files_sample(const std::vector<std::string>& paths);
-
 }  // namespace headrace

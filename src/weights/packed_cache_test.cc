@@ -152,19 +152,5 @@ TEST_F(PackedCacheTest, AFolderThatCannotBeMadeIsAnError) {
   EXPECT_NE(status.message().find(folder_.string()), std::string::npos);
 }
 
-TEST_F(PackedCacheTest, AFileThatWasChangedHasAnotherIdentity) {
-  fs::create_directories(folder_);
-  const std::string path = (folder_ / "file").string();
-  std::ofstream(path) << "abc";
-  const auto time = fs::last_write_time(path);
-  const std::string before = file_identity(path);
-  EXPECT_EQ(file_identity(path), before);
-  ::usleep(20'000);  // a kernel's clock of files may tick at 100 Hz
-  std::ofstream(path) << "abd";
-  fs::last_write_time(path, time);  // as rsync and cp -p do
-  EXPECT_NE(file_identity(path), before);
-  EXPECT_EQ(file_identity((folder_ / "none").string()), "");
-}
-
 }  // namespace
 }  // namespace headrace

@@ -10,8 +10,8 @@
 #include <fmt/format.h>
 
 #include "tensor/quantised_row.h"
+#include "weights/file_identity.h"
 #include "weights/hub_experts.h"
-#include "weights/packed_cache.h"
 #include "weights/safetensors_index.h"
 
 namespace headrace {

@@ -4,8 +4,8 @@
 
 #include <fmt/format.h>
 
+#include "weights/file_identity.h"
 #include "weights/mxfp4.h"
-#include "weights/packed_cache.h"
 
 namespace headrace {
 
