@@ -2,33 +2,11 @@
 #pragma once
 
 #include "ops/states/delta_rule_head.h"
+#include "ops/states/state_block_vec16.h"
 #include "ops/vec16_math.h"
 
 namespace headrace {
 namespace {
-
-// Columns [column, column + width) of a state, [dk, width] dense: 16 KiB at dk 128, which stay in
-// the first cache between the pass that sums and the one that writes.
-struct StateBlock {
-  float* state;
-  int64_t column;
-  int64_t width;
-};
-
-void copy_block(const float* from, float* to, int64_t count) {
-  for (int64_t i = 0; i < count; i += 16) {
-    store_up_to(to + i, load_up_to(from + i, count - i, 0.0f), count - i);
-  }
-}
-
-// (k' q) in the order of the passes below.
-float dot(const float* a, const float* b, int64_t count) {
-  Vec16 sum = zero();
-  for (int64_t i = 0; i < count; i += 16) {
-    sum = fma(load_up_to(a + i, count - i, 0.0f), load_up_to(b + i, count - i, 0.0f), sum);
-  }
-  return sum_of(sum);
-}
 
 // One row over a block of kVecs vectors a line; kWhole: all lanes are there.
 template <int kVecs, bool kWhole>
@@ -67,28 +45,6 @@ void advance_row(const DeltaHead& a, const StateBlock& block, int64_t t, float k
   }
 }
 
-void advance_row(const DeltaHead& a, const StateBlock& block, int64_t t) {
-  const float k_dot_q = dot(a.k + t * a.qkv_stride, a.q + t * a.qkv_stride, a.key_dim);
-  if (block.width == 32) return advance_row<2, true>(a, block, t, k_dot_q);
-  if (block.width == 16) return advance_row<1, true>(a, block, t, k_dot_q);
-  if (block.width > 16) return advance_row<2, false>(a, block, t, k_dot_q);
-  advance_row<1, false>(a, block, t, k_dot_q);
-}
-
-void advance_block(const DeltaHead& a, const StateBlock& block, int64_t offset) {
-  const int64_t count = a.key_dim * block.width;
-  if (a.begins) {
-    for (int64_t i = 0; i < count; i += 16) store_up_to(block.state + i, zero(), count - i);
-  }
-  int64_t saved = 0;
-  for (int64_t t = 0; t < a.rows; ++t) {
-    advance_row(a, block, t);
-    while (saved < a.save_count && a.saves[saved].row == t) {
-      copy_block(block.state, a.saves[saved++].state + offset, count);
-    }
-  }
-}
-
 // out := out / rms(out) * norm * silu(z)
 void gate_row(const DeltaHead& a, int64_t t) {
   float* out = a.out + t * a.out_stride;
@@ -113,11 +69,11 @@ void gate_row(const DeltaHead& a, int64_t t) {
 
 void delta_head(const DeltaHead& a) {
   constexpr int64_t kColumns = 32;  // kDeltaColumns
-  for (int64_t column = 0; column < a.value_dim; column += kColumns) {
-    const int64_t left = a.value_dim - column;
-    const int64_t offset = column * a.key_dim;
-    advance_block(a, {a.state + offset, column, left < kColumns ? left : kColumns}, offset);
-  }
+  advance_blocks(a, a.key_dim, a.value_dim, kColumns, [&](const StateBlock& block, int64_t t) {
+    const float k_dot_q = dot(a.k + t * a.qkv_stride, a.q + t * a.qkv_stride, a.key_dim);
+    advance_by_width(
+        block, [&]<int kVecs, bool kWhole>() { advance_row<kVecs, kWhole>(a, block, t, k_dot_q); });
+  });
   for (int64_t t = 0; t < a.rows; ++t) gate_row(a, t);
 }
 

@@ -2,37 +2,15 @@
 #pragma once
 
 #include "ops/states/kimi_delta_head.h"
+#include "ops/states/state_block_vec16.h"
 #include "ops/vec16_math.h"
 
 namespace headrace {
 namespace {
 
-// Columns [column, column + width) of a state, [d, width] dense: 16 KiB at d 128, which stay in the
-// first cache between the pass that sums and the one that writes.
-struct KimiBlock {
-  float* state;
-  int64_t column;
-  int64_t width;
-};
-
-void copy_kimi_block(const float* from, float* to, int64_t count) {
-  for (int64_t i = 0; i < count; i += 16) {
-    store_up_to(to + i, load_up_to(from + i, count - i, 0.0f), count - i);
-  }
-}
-
-// (k' q), sixteen components at a time.
-float kimi_dot(const float* a, const float* b, int64_t count) {
-  Vec16 sum = zero();
-  for (int64_t i = 0; i < count; i += 16) {
-    sum = fma(load_up_to(a + i, count - i, 0.0f), load_up_to(b + i, count - i, 0.0f), sum);
-  }
-  return sum_of(sum);
-}
-
 // One row over a block of kVecs vectors a line; kWhole: all lanes are there.
 template <int kVecs, bool kWhole>
-void advance_kimi_row(const KimiDeltaHead& a, const KimiBlock& block, int64_t t, float k_dot_q) {
+void advance_kimi_row(const KimiDeltaHead& a, const StateBlock& block, int64_t t, float k_dot_q) {
   const float* const q = a.q + t * a.qkv_stride;
   const float* const k = a.k + t * a.qkv_stride;
   const float* const decay = a.decay + t * a.decay_stride;
@@ -68,28 +46,6 @@ void advance_kimi_row(const KimiDeltaHead& a, const KimiBlock& block, int64_t t,
   }
 }
 
-void advance_kimi_row(const KimiDeltaHead& a, const KimiBlock& block, int64_t t) {
-  const float k_dot_q = kimi_dot(a.k + t * a.qkv_stride, a.q + t * a.qkv_stride, a.dim);
-  if (block.width == 32) return advance_kimi_row<2, true>(a, block, t, k_dot_q);
-  if (block.width == 16) return advance_kimi_row<1, true>(a, block, t, k_dot_q);
-  if (block.width > 16) return advance_kimi_row<2, false>(a, block, t, k_dot_q);
-  advance_kimi_row<1, false>(a, block, t, k_dot_q);
-}
-
-void advance_kimi_block(const KimiDeltaHead& a, const KimiBlock& block, int64_t offset) {
-  const int64_t count = a.dim * block.width;
-  if (a.begins) {
-    for (int64_t i = 0; i < count; i += 16) store_up_to(block.state + i, zero(), count - i);
-  }
-  int64_t saved = 0;
-  for (int64_t t = 0; t < a.rows; ++t) {
-    advance_kimi_row(a, block, t);
-    while (saved < a.save_count && a.saves[saved].row == t) {
-      copy_kimi_block(block.state, a.saves[saved++].state + offset, count);
-    }
-  }
-}
-
 // out := out / rms(out) * norm * sigmoid(z)
 void gate_kimi_row(const KimiDeltaHead& a, int64_t t) {
   float* const out = a.out + t * a.out_stride;
@@ -114,11 +70,12 @@ void gate_kimi_row(const KimiDeltaHead& a, int64_t t) {
 
 void kimi_delta_head(const KimiDeltaHead& a) {
   constexpr int64_t kColumns = 32;  // kKimiDeltaColumns
-  for (int64_t column = 0; column < a.dim; column += kColumns) {
-    const int64_t left = a.dim - column;
-    const int64_t offset = column * a.dim;
-    advance_kimi_block(a, {a.state + offset, column, left < kColumns ? left : kColumns}, offset);
-  }
+  advance_blocks(a, a.dim, a.dim, kColumns, [&](const StateBlock& block, int64_t t) {
+    const float k_dot_q = dot(a.k + t * a.qkv_stride, a.q + t * a.qkv_stride, a.dim);
+    advance_by_width(block, [&]<int kVecs, bool kWhole>() {
+      advance_kimi_row<kVecs, kWhole>(a, block, t, k_dot_q);
+    });
+  });
   for (int64_t t = 0; t < a.rows; ++t) gate_kimi_row(a, t);
 }
 

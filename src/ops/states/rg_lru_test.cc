@@ -91,36 +91,10 @@ TEST(RgLru, EveryKernelIsNearDoubles) {
 TEST(RgLru, BitsDoNotDependOnStepsNorOnWhereAStateWasSaved) {
   for_each_kernel([](TestDevice& device, const auto& kernel, LruTest& test) {
     OpContext context = device.context();
-    const int64_t bytes = rg_lru_state_bytes(test.channels());
-    TestStates states(4, bytes);
-    const auto run = [&](std::span<const StateSequence> steps, TestMatrix& out) {
-      for (const StateSequence& step : steps) {
-        kernel.run(context, test.args(states.view({&step, 1}), out));
-      }
-    };
-    TestMatrix whole(kRows, test.channels());
-    const StateCopy save{20, 2};
-    const StateSequence all{.row_count = kRows, .entry = 0, .saves = {&save, 1}};
-    run({&all, 1}, whole);
-
-    TestMatrix cut(kRows, test.channels());
-    const StateSequence steps[] = {
-        {0, 1, 0, 1, {}}, {1, 2, 1, 1, {}}, {3, 25, 3, 1, {}}, {28, 1, 28, 1, {}}};
-    run(steps, cut);
-    EXPECT_TRUE(same_bits(cut, whole));
-    EXPECT_EQ(states.entry(1, bytes), states.entry(0, bytes));
-
-    TestMatrix rest = whole;
-    const StateSequence from_saved{20, kRows - 20, 20, 2, {}};
-    run({&from_saved, 1}, rest);
-    EXPECT_TRUE(same_bits(rest, whole));
-    EXPECT_EQ(states.entry(2, bytes), states.entry(0, bytes));
-
-    const StateSequence two[] = {{0, 12, 0, 3, {}}, {12, kRows - 12, 0, 1, {}}};
-    TestMatrix apart(kRows, test.channels());
-    kernel.run(context, test.args(states.view(two), apart));
-    EXPECT_TRUE(same_bits(&apart.at(11, 0), &whole.at(11, 0), whole.columns()));
-    EXPECT_FALSE(same_bits(&apart.at(12, 0), &whole.at(12, 0), whole.columns()));
+    expect_bits_whatever_the_steps(kRows, test.channels(), rg_lru_state_bytes(test.channels()),
+                                   [&](const StateView& states, TestMatrix& out) {
+                                     kernel.run(context, test.args(states, out));
+                                   });
   });
 }
 

@@ -113,42 +113,14 @@ TEST(SsdScan, EveryKernelIsNearDoubles) {
 
 // As the test of causal_conv with this name.
 TEST(SsdScan, BitsDoNotDependOnStepsNorOnWhereAStateWasSaved) {
-  constexpr int32_t kRows = ScanTest::kRows;
   for_each_kernel([](TestDevice& device, const auto& kernel, ScanTest& test) {
     OpContext context = device.context();
-    const int64_t bytes = test.heads().state_bytes();
-    TestStates states(4, bytes);
-    const auto run = [&](std::span<const StateSequence> steps, TestMatrix& out) {
-      for (const StateSequence& step : steps) {
-        TestMatrix dt = test.dt();
-        kernel.run(context, test.args(dt, states.view({&step, 1}), out));
-      }
-    };
-    TestMatrix whole(kRows, test.heads().values());
-    const StateCopy save{20, 2};
-    const StateSequence all{.row_count = kRows, .entry = 0, .saves = {&save, 1}};
-    run({&all, 1}, whole);
-
-    TestMatrix cut(kRows, test.heads().values());
-    const StateSequence steps[] = {
-        {0, 1, 0, 1, {}}, {1, 2, 1, 1, {}}, {3, 33, 3, 1, {}}, {36, 1, 36, 1, {}}};
-    run(steps, cut);
-    EXPECT_TRUE(same_bits(cut, whole));
-    EXPECT_EQ(states.entry(1, bytes), states.entry(0, bytes));
-
-    TestMatrix rest = whole;
-    const StateSequence from_saved{20, kRows - 20, 20, 2, {}};
-    run({&from_saved, 1}, rest);
-    EXPECT_TRUE(same_bits(rest, whole));
-    EXPECT_EQ(states.entry(2, bytes), states.entry(0, bytes));
-
-    const StateSequence two[] = {{0, 12, 0, 3, {}}, {12, kRows - 12, 0, 1, {}}};
-    TestMatrix apart(kRows, test.heads().values()), dt = test.dt();
-    kernel.run(context, test.args(dt, states.view(two), apart));
-    for (int32_t t = 0; t < 12; ++t) {
-      EXPECT_TRUE(same_bits(&apart.at(t, 0), &whole.at(t, 0), whole.columns()));
-    }
-    EXPECT_FALSE(same_bits(apart, whole));
+    expect_bits_whatever_the_steps(ScanTest::kRows, test.heads().values(),
+                                   test.heads().state_bytes(),
+                                   [&](const StateView& states, TestMatrix& out) {
+                                     TestMatrix dt = test.dt();
+                                     kernel.run(context, test.args(dt, states, out));
+                                   });
   });
 }
 
