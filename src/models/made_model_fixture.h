@@ -61,4 +61,33 @@ class MadeModel {
   std::unique_ptr<Model> model_;
 };
 
+// That a decoder gives the same bits whole, in pieces, row by row, and with few rows read behind
+// the last layer, and what it gives.
+inline SequenceValues expect_bits_of_steps(const DecoderSpec& spec) {
+  constexpr int32_t kRows = MadeModel::kTokens;
+  const auto device = create_cpu_device(2);
+  const MadeModel made(spec, *device);
+  SequenceValues whole = made.run({kRows});
+  for (const auto& steps :
+       {std::vector<int32_t>{7, 16, 1, 1, 20, 15}, std::vector<int32_t>(kRows, 1)}) {
+    EXPECT_EQ(made.run(steps).logits, whole.logits);
+  }
+  EXPECT_EQ(made.run({50, 10}, /*read_last=*/1).logits,
+            (std::vector{whole.logits[49], whole.logits[59]}));
+  return whole;
+}
+
+// The same of a mixer in either layer beside attention, where it changes something.
+inline void expect_runs_in_a_decoder(const MixerSpec& mixer) {
+  const DecoderSpec spec = uniform_decoder(tiny_config());
+  const SequenceValues attention_alone = expect_bits_of_steps(spec);
+  const auto device = create_cpu_device(2);
+  for (const size_t layer : {0, 1}) {
+    DecoderSpec mixed = spec;
+    mixed.layers[layer].mixer = mixer;
+    EXPECT_GT(state_entry_bytes(MadeModel(mixed, *device).model().spec()), 0);
+    EXPECT_NE(expect_bits_of_steps(mixed).logits, attention_alone.logits);
+  }
+}
+
 }  // namespace headrace

@@ -14,29 +14,7 @@ constexpr int32_t kRows = 60;
 const Mamba2Spec kSpec{.heads = {.heads = 4, .head_dim = 12, .groups = 2, .state_dim = 8},
                        .norm_eps = 1e-6f};
 
-// Whole, in pieces, row by row, and with few rows read behind the last layer.
-SequenceValues expect_bits_of_steps(const DecoderSpec& spec) {
-  const auto device = create_cpu_device(2);
-  const MadeModel made(spec, *device);
-  SequenceValues whole = made.run({kRows});
-  for (const auto& steps :
-       {std::vector<int32_t>{7, 16, 1, 1, 20, 15}, std::vector<int32_t>(kRows, 1)}) {
-    EXPECT_EQ(made.run(steps).logits, whole.logits);
-  }
-  EXPECT_EQ(made.run({50, 10}, /*read_last=*/1).logits,
-            (std::vector{whole.logits[49], whole.logits[59]}));
-  return whole;
-}
-
-TEST(Mamba2Mixer, RunsInADecoder) {
-  const DecoderSpec spec = uniform_decoder(tiny_config());
-  const auto attention_alone = expect_bits_of_steps(spec);
-  for (const size_t layer : {0, 1}) {
-    DecoderSpec mixed = spec;
-    mixed.layers[layer].mixer = kSpec;
-    EXPECT_NE(expect_bits_of_steps(mixed).logits, attention_alone.logits);
-  }
-}
+TEST(Mamba2Mixer, RunsInADecoder) { expect_runs_in_a_decoder(kSpec); }
 
 // What both make of a row is added up: with a scale of nothing one is as if it were alone.
 TEST(Mamba2Mixer, RunsBesideAttention) {

@@ -47,25 +47,7 @@ TEST(ShortConvMixer, EqualsPlainLoops) {
 
 // In a model, as the last layer and between others: its bits do not depend on how a text is cut
 // into steps, nor on which rows are read.
-TEST(ShortConvMixer, RunsInADecoder) {
-  const DecoderSpec spec = uniform_decoder(tiny_config());
-  const auto device = create_cpu_device(2);
-  const auto attention_alone = MadeModel(spec, *device).run({60});
-  for (const size_t layer : {0, 1}) {
-    DecoderSpec mixed = spec;
-    mixed.layers[layer].mixer = kSpec;
-    const MadeModel made(mixed, *device);
-    EXPECT_GT(state_entry_bytes(made.model().spec()), 0);
-    const auto whole = made.run({60});
-    EXPECT_NE(whole.logits, attention_alone.logits);
-    for (const auto& steps :
-         {std::vector<int32_t>{7, 16, 1, 1, 20, 15}, std::vector<int32_t>(60, 1)}) {
-      EXPECT_EQ(made.run(steps).logits, whole.logits);
-    }
-    EXPECT_EQ(made.run({50, 10}, /*read_last=*/1).logits,
-              (std::vector{whole.logits[49], whole.logits[59]}));
-  }
-}
+TEST(ShortConvMixer, RunsInADecoder) { expect_runs_in_a_decoder(kSpec); }
 
 // Of a build without CUDA no number of taps fits.
 TEST(ShortConvMixer, MoreTapsThanAGpuTakesAreRefused) {
