@@ -55,7 +55,7 @@ struct ProposalOptions {
   // draft_model: only the first so many ids are proposed, so that less of its output matrix is
   // read; 0: all.
   int32_t draft_vocab = 0;
-  // draft_model: as many as a sequence may have, whatever they cost (tests, measurements).
+  // As many as a sequence may have, whatever they cost (tests, measurements).
   bool whatever_they_cost = false;
   // Whether tokens that the form of an answer leaves no choice about are proposed, whatever the
   // method. Only where steps do not overlap, beside a method that knows tokens when it plans, and

@@ -116,8 +116,7 @@ std::vector<double> Proposer::chances(const TokenTree& tree, double acceptance) 
 // are taken.
 void Proposer::keep_worthwhile(const StepLoad& load, const Sequence& sequence,
                                TokenTree& tree) const {
-  const bool costs_nothing = options_.proposals.whatever_they_cost || !pace_.knows();
-  if (costs_nothing || verifications_ < kTrials) return;
+  if (options_.proposals.whatever_they_cost || !pace_.knows() || verifications_ < kTrials) return;
   const double seconds = pace_.cost().seconds(load);
   StepLoad with = load;
   const std::vector<double> chance = chances(tree, sequence.proposals.acceptance);

@@ -124,6 +124,19 @@ Status check_beams(const SchedulerOptions& options, const Request& request) {
   return ok_status();
 }
 
+// The last token is sampled, never computed.
+int64_t length_computed(const SchedulerOptions& options, int64_t prompt, int32_t tokens) {
+  const bool reserves = options.allocation == KvAllocation::kReserveMax;
+  return reserves ? options.max_model_len : prompt + std::max(0, tokens - 1);
+}
+
+// Of n answers of so many tokens behind one prompt.
+int64_t pages_for_choices(const SchedulerOptions& options, int64_t prompt, int32_t tokens,
+                          int32_t n) {
+  return peak_pages_forked(options.groups, prompt, length_computed(options, prompt, tokens),
+                           options.max_num_batched_tokens, n);
+}
+
 }  // namespace
 
 Status check_options(const SchedulerOptions& options) {
@@ -157,31 +170,28 @@ Status check_options(const SchedulerOptions& options) {
 
 int32_t answer_tokens_max(const SchedulerOptions& options, int64_t prompt_tokens, int32_t n,
                           int32_t most) {
-  Request request;
-  request.prompt.resize(static_cast<size_t>(prompt_tokens));
-  request.sampling.n = n;
   int32_t low = 1;
   for (int32_t high = most; high > low;) {
-    request.sampling.max_tokens = high - (high - low) / 2;
-    const bool fits = pages_for_request(options, request) <= options.block_count;
-    (fits ? low : high) = fits ? request.sampling.max_tokens : request.sampling.max_tokens - 1;
+    const int32_t tokens = high - (high - low) / 2;
+    if (pages_for_choices(options, prompt_tokens, tokens, n) <= options.block_count) {
+      low = tokens;
+    } else {
+      high = tokens - 1;
+    }
   }
   return low;
 }
 
 int64_t pages_for_request(const SchedulerOptions& options, const Request& request) {
   const auto prompt = static_cast<int64_t>(request.prompt.size());
-  // The last token is sampled, never computed.
-  const int64_t length = options.allocation == KvAllocation::kReserveMax
-                             ? options.max_model_len
-                             : prompt + std::max(0, request.sampling.max_tokens - 1);
+  const int32_t tokens = request.sampling.max_tokens;
   if (request.beams) {
+    const int64_t length = length_computed(options, prompt, tokens);
     // Beams that gave way may share no page when they come again, and each copies one to write it.
     const int64_t one = peak_pages(options.groups, length, options.max_num_batched_tokens);
     return request.beams->width * (one + static_cast<int64_t>(options.groups.size()));
   }
-  return peak_pages_forked(options.groups, prompt, length, options.max_num_batched_tokens,
-                           request.sampling.n);
+  return pages_for_choices(options, prompt, tokens, request.sampling.n);
 }
 
 Status check_request(const SchedulerOptions& options, const Request& request) {

@@ -66,7 +66,8 @@ class HttpConnection : public std::enable_shared_from_this<HttpConnection> {
   // Answers with an error without reading anything, then closes. Under TLS it only closes: to say
   // why would cost a handshake.
   void refuse(int status, std::string_view message);
-  // Closes if no request is being read or answered. Any thread.
+  // For a drain: closes between two requests. Who has just connected, or is in the midst of a
+  // request, has two seconds for it. Any thread.
   void close_if_idle();
 
  private:
