@@ -258,7 +258,21 @@ TEST(JsonSchemaGrammar, Strings) {
   expect_matches(from_schema(R"({"format":"uri"})"), {R"("https://a.b/c?d=%20")"}, {R"("a b")"});
   expect_matches(from_schema(R"({"format":"ipv4"})"), {R"("192.168.0.255")"}, {R"("256.1.1.1")"});
   expect_matches(from_schema(R"({"format":"email"})"), {R"("a.b@c.de")"},
-                 {R"("a@")", R"("a b@c")"});
+                 {R"("a@")", R"("a b@c")", R"("a..b@c")", R"(".a@c")"});
+}
+
+// Validators count characters: a model that does not find an end must not write too many.
+TEST(JsonSchemaGrammar, NamesOfMailAndHostsEnd) {
+  const auto quoted = [](const std::string& text) { return "\"" + text + "\""; };
+  const std::string label(63, 'a'), words = "a.b.c.d.e.f.g.h";
+  expect_matches(from_schema(R"({"format":"hostname"})"),
+                 {quoted(label), quoted(label + "." + label + "." + label), quoted(words)},
+                 {quoted(label + "a"), quoted(label + "." + label + "." + label + "." + label),
+                  quoted(words + ".i.j.k"), quoted("a-.b")});
+  expect_matches(from_schema(R"({"format":"email"})"),
+                 {quoted(label + "a@c.de"), quoted("first.last+tag@" + words)},
+                 {quoted(label + "aa@c.de"), quoted(words + "." + label + "@c.de"),
+                  quoted("a@" + label + "a")});
 }
 
 TEST(JsonSchemaGrammar, UnionsReferencesAndConstants) {

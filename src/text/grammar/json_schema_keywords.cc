@@ -58,7 +58,14 @@ struct FormatPattern {
 #define HR_SPAN R"re((T(\d{1,6}S|\d{1,6}M(\d{1,6}S)?|\d{1,6}H(\d{1,6}M(\d{1,6}S)?)?)))re"
 #define HR_DAYS R"re((\d{1,6}D|\d{1,6}M(\d{1,6}D)?|\d{1,6}Y(\d{1,6}M(\d{1,6}D)?)?))re"
 #define HR_LABEL R"re([A-Za-z0-9]([A-Za-z0-9-]{0,61}[A-Za-z0-9])?)re"
-#define HR_HOST HR_LABEL R"re((\.)re" HR_LABEL ")*"
+// RFC 1035 and 5321: a name has 253 characters at most, what stands before an @ 64. Here either few
+// labels of any length or ten of 24; either one word or some of 32 characters together.
+#define HR_SHORT_LABEL R"re([A-Za-z0-9]([A-Za-z0-9-]{0,22}[A-Za-z0-9])?)re"
+#define HR_HOST                                                                           \
+  "(" HR_LABEL R"re((\.)re" HR_LABEL "){0,2}|" HR_SHORT_LABEL R"re((\.)re" HR_SHORT_LABEL \
+  "){0,9}"                                                                                \
+  ")"
+#define HR_MAILBOX R"re(([A-Za-z0-9_+-]{1,64}|[A-Za-z0-9_+-](\.?[A-Za-z0-9_+-]){0,31}))re"
 #define HR_BYTE R"re((25[0-5]|2[0-4]\d|1\d\d|[1-9]?\d))re"
 #define HR_GROUP "[0-9a-fA-F]{1,4}"
 constexpr FormatPattern kFormats[] = {
@@ -67,7 +74,7 @@ constexpr FormatPattern kFormats[] = {
     {"date-time", HR_DATE "T" HR_TIME},
     {"duration", R"re(P(\d{1,6}W|)re" HR_DAYS HR_SPAN "?|" HR_SPAN ")"},
     {"uuid", "[0-9a-fA-F]{8}-([0-9a-fA-F]{4}-){3}[0-9a-fA-F]{12}"},
-    {"email", R"re([A-Za-z0-9_+-]+(\.[A-Za-z0-9_+-]+)*@)re" HR_HOST},
+    {"email", HR_MAILBOX "@" HR_HOST},
     {"hostname", HR_HOST},
     {"ipv4", HR_BYTE R"re((\.)re" HR_BYTE "){3}"},
     {"ipv6", "(" HR_GROUP ":){7}" HR_GROUP "|(" HR_GROUP ":){1,6}:" HR_GROUP "|::" HR_GROUP "|::"},
@@ -78,7 +85,9 @@ constexpr FormatPattern kFormats[] = {
 #undef HR_SPAN
 #undef HR_DAYS
 #undef HR_LABEL
+#undef HR_SHORT_LABEL
 #undef HR_HOST
+#undef HR_MAILBOX
 #undef HR_BYTE
 #undef HR_GROUP
 
