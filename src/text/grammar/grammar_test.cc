@@ -217,6 +217,16 @@ TEST(JsonSchemaGrammar, Numbers) {
                  {"-2.1", "3", "3.0", "-3", "1e5"});
   expect_matches(from_schema(R"({"type":"number","exclusiveMinimum":0})"), {"0.001", "1", "12.5"},
                  {"0", "0.0", "-1"});
+  // Of a number that a validator would read as its bound there is none.
+  expect_matches(from_schema(R"({"type":"number","exclusiveMinimum":641,"exclusiveMaximum":700})"),
+                 {"641.000000000001", "699.999999999999", "650.1234567890123456"},
+                 {"641.0000000000001", "699.9999999999999", "641.0", "700.0"});
+  expect_matches(from_schema(R"({"type":"number","exclusiveMinimum":-3,"exclusiveMaximum":-2})"),
+                 {"-2.00000000000001", "-2.99999999999999", "-2.5"},
+                 {"-2.9999999999999999", "-2.0000000000000001", "-2", "-3"});
+  expect_matches(
+      from_schema(R"({"type":"number","exclusiveMinimum":0,"exclusiveMaximum":999999999999999})"),
+      {"0.0000000000000001", "999999999999998"}, {"999999999999998.9", "0.0"});
   expect_matches(from_schema(R"({"type":"number"})"), {"0", "-1.5e+10", "12E3", "0.5"},
                  {"01", "1.", ".5", "+1", "1e999", "NaN"});
 }

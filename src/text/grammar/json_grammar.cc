@@ -216,6 +216,30 @@ GrammarPiece JsonGrammar::integers_between(int64_t low, int64_t high) {
   return builder_.choice(alternatives);
 }
 
+namespace {
+
+// Digits behind the point that tell a number beside `bound` from it when both are read as doubles,
+// which have 15 digits for certain.
+int64_t telling_digits(int64_t bound) {
+  if (bound == 0) return kNumberDigitsMax;
+  return std::max<int64_t>(0, 15 - static_cast<int64_t>(fmt::format("{}", bound).size()));
+}
+
+}  // namespace
+
+// One to `most` digits, not all of them zeros.
+GrammarPiece JsonGrammar::digits_above_zero(int64_t most) {
+  const auto join = GrammarBuilder::join;
+  const GrammarPiece digit = builder_.bytes(digit_range('0', '9'));
+  const GrammarPiece first = builder_.bytes(digit_range('1', '9'));
+  GrammarPiece digits = first;
+  for (int64_t i = 1; i < most; ++i) {
+    digits = builder_.choice(
+        {join({first, builder_.repeat(digit, 0, i)}), join({builder_.literal("0"), digits})});
+  }
+  return digits;
+}
+
 // Numbers without a sign. REQUIRES: 0 <= low
 GrammarPiece JsonGrammar::magnitudes(NumberBound low, std::optional<NumberBound> high,
                                      bool fractions) {
@@ -230,16 +254,25 @@ GrammarPiece JsonGrammar::magnitudes(NumberBound low, std::optional<NumberBound>
     const GrammarPiece point = builder_.literal(".");
     const int64_t below_high = high ? high->value - 1 : kMost;
     const int64_t first = low.value + (low.exclusive ? 1 : 0);
-    const GrammarPiece any = builder_.repeat(digit, 1, kNumberDigitsMax);
-    if (first <= below_high) {
-      alternatives.push_back(join({integers_between(first, below_high), point, any}));
+    const auto with_digits = [&](int64_t from, int64_t to, int64_t most) {
+      if (from > to || most == 0) return;
+      alternatives.push_back(
+          join({integers_between(from, to), point, builder_.repeat(digit, 1, most)}));
+    };
+    // Less than a bound by a fraction alone.
+    const int64_t far_below = high && high->exclusive ? below_high - 1 : below_high;
+    with_digits(first, far_below, kNumberDigitsMax);
+    if (far_below < below_high && first <= below_high) {
+      with_digits(below_high, below_high, telling_digits(high->value));
     }
     const GrammarPiece zero = builder_.literal("0");
     // More than a bound by a fraction alone, and the other bound with none.
-    if (low.exclusive && (!high || low.value < high->value)) {
-      alternatives.push_back(join({integers_between(low.value, low.value), point,
-                                   builder_.repeat(zero, 0, kNumberDigitsMax - 1),
-                                   builder_.bytes(digit_range('1', '9'))}));
+    const int64_t digits = high && high->exclusive && high->value == low.value + 1
+                               ? std::min(telling_digits(low.value), telling_digits(high->value))
+                               : telling_digits(low.value);
+    if (low.exclusive && (!high || low.value < high->value) && digits > 0) {
+      alternatives.push_back(
+          join({integers_between(low.value, low.value), point, digits_above_zero(digits)}));
     }
     if (high && !high->exclusive && high->value >= first) {
       alternatives.push_back(join({integers_between(high->value, high->value), point,

@@ -58,6 +58,7 @@ class JsonGrammar {
   GrammarPiece string_but_sorted(std::span<const std::string> names, size_t depth);
   GrammarPiece digits_between(std::string_view low, std::string_view high);
   GrammarPiece integers_between(int64_t low, int64_t high);
+  GrammarPiece digits_above_zero(int64_t most);
   GrammarPiece magnitudes(NumberBound low, std::optional<NumberBound> high, bool fractions);
   GrammarPiece bounded(std::optional<NumberBound> low, std::optional<NumberBound> high,
                        bool fractions);
