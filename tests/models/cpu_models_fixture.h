@@ -13,8 +13,8 @@ namespace headrace {
 
 inline bool is_of_cpus_alone(const std::string& path) {
   constexpr std::string_view kNames[] = {
-      "apertus", "bloom",      "gemma3n", "gemma4", "hunyuan",        "llama4",
-      "mpt",     "ministral3", "phimoe",  "rwkv7",  "recurrent-gemma"};
+      "apertus",     "bloom",  "deepseek32", "gemma3n",    "gemma4", "glm-dsa", "hunyuan",
+      "kimi-linear", "llama4", "mpt",        "ministral3", "phimoe", "rwkv7",   "recurrent-gemma"};
   const std::string name = std::filesystem::path(path).filename().string();
   return std::ranges::any_of(kNames, [&](std::string_view of) { return name.starts_with(of); });
 }
