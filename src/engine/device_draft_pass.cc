@@ -152,8 +152,12 @@ std::span<const SampleResult> DeviceDraftPass::run(std::span<const DraftRun> run
   const int32_t padded = decodes && size != sizes_.end() ? *size : 0;
   sampler_.build(rows, slots, sample_rows_);
   chosen_.assign(rows.size(), SampleResult{.fault = true});
-  // More than was planned: nobody drafts, whose step tells them anyway.
-  if (sampler_.biases().size() > shape_.step.biases) return chosen_;
+  biases_ = sampler_.biases();
+  if (biases_.size() > shape_.step.biases) {
+    // More than was planned: proposals do without, as the step that verifies has them all.
+    biases_ = {};
+    for (DeviceSampleRow& row : sample_rows_) row.bias_count = 0;
+  }
   const StepInput input = write(runs, rows, slots, static_cast<size_t>(padded));
   if (sources_.features != nullptr) bring_features(runs, input);
   start(input, padded);
@@ -175,9 +179,9 @@ StepInput DeviceDraftPass::write(std::span<const DraftRun> runs, std::span<const
     row.top_first = 0;
   }
   arena_.start_step();
-  StepInput input = writer_.write(
-      batch, builder_.sequence_slots(),
-      {.rows = rows, .sample_rows = sample_rows_, .biases = sampler_.biases()}, padded);
+  StepInput input =
+      writer_.write(batch, builder_.sequence_slots(),
+                    {.rows = rows, .sample_rows = sample_rows_, .biases = biases_}, padded);
   CHECK(results_.reserve(sources_.stream, 0, static_cast<int64_t>(std::max(rows.size(), padded)), 0)
             .ok());
   input.results = results_.rows();

@@ -94,6 +94,7 @@ class DeviceDraftPass final : public DraftPass {
   std::set<int32_t> tried_;  // to record
   std::vector<TokenRun> runs_;
   std::vector<DeviceSampleRow> sample_rows_;
+  std::span<const DeviceLogitBias> biases_;  // of these rows
   std::vector<SampleResult> chosen_;
 };
 
