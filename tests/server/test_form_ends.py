@@ -146,3 +146,25 @@ def test_integers_of_any_length_are_read(server):
 def test_bounds_of_logprobs_are_the_real_ones(server, fields):
     with pytest.raises(openai.BadRequestError, match=r"must be an integer in \[0, 20\]"):
         server.client().completions.create(model=NAME, prompt="x", max_tokens=1, extra_body=fields)
+
+
+def test_words_that_are_cut_say_so(caller):
+    """Beside a strict tool words may end anywhere: that is no reason to end them for want of tokens."""
+    ask = {"model": NAME, "messages": [{"role": "user", "content": "Write a long poem about the sea"}], "temperature": 0}
+    free = caller.chat.completions.create(max_tokens=12, **ask).choices[0]
+    strict = caller.chat.completions.create(max_tokens=12, tools=[tool(True)], **ask)
+    assert strict.choices[0].finish_reason == free.finish_reason == "length"
+    assert strict.usage.completion_tokens == 12
+    events = caller.responses.create(model=NAME, input="Write a long poem about the sea", max_output_tokens=16, temperature=0,
+                                     tools=[{"type": "function", "name": "f", "strict": True, "parameters": {
+                                         "type": "object", "properties": {}, "required": [], "additionalProperties": False}}])  # fmt: skip
+    assert events.status == "incomplete" and events.incomplete_details.reason == "max_output_tokens"
+
+
+@pytest.mark.parametrize("pattern, most, least", [("[a-z]*", 5, 5), ("[a-z ]{3,100}", 8, 8), ("([a-z][0-9])*", 6, 5)])
+def test_a_least_length_goes_before_an_end_in_time(server, pattern, most, least):
+    answer = server.client().completions.create(model=NAME, prompt="x", max_tokens=most, temperature=1.5, seed=1,
+                                                extra_body={"guided_regex": pattern, "min_tokens": least})
+    assert answer.choices[0].finish_reason in ("length", "stop")
+    assert answer.usage.completion_tokens >= least
+    assert re.fullmatch(r"[a-z0-9 ]+", answer.choices[0].text)

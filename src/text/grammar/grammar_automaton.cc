@@ -89,7 +89,7 @@ GrammarStates::State GrammarStates::finish_state() {
   row.stacks = std::move(stacks);
   row.can_end = can_end;
   for (uint32_t each : row.stacks) row.least = std::min(row.least, leasts_[each]);
-  if (can_end) row.least = 0;
+  if (can_end && !least_tokens_.empty()) row.least = 0;
   states_.push_back(std::move(row));
   next_.resize(next_.size() + class_count_, kUnknown);
   return found->second;
@@ -327,11 +327,12 @@ bool GrammarPlace::find_tokens(const TokenTrie& trie) {
 void GrammarPlace::fill(const TokenTrie& trie, int32_t tokens_left, std::span<uint32_t> allowed) {
   std::lock_guard lock(automaton_->mutex_);
   if (!find_tokens(trie)) return std::fill(allowed.begin(), allowed.end(), 0u);
-  // The last token ends the answer, and the next is one of those before it.
-  const int64_t after = int64_t{tokens_left} - 2;
+  const int64_t left = tokens_left;
   const uint32_t least = states_->least(state_);
-  if (least >= kNeverEnds || least > after + 1) return states_->fill(state_, allowed);
-  if (after < 0) return std::fill(allowed.begin(), allowed.end(), 0u);  // it can end
+  if (least >= kNeverEnds || least > left) return states_->fill(state_, allowed);
+  // A token is kept for the end where the text needs fewer than there are. The last of all may also
+  // go on with a text that is whole behind it.
+  const int64_t after = least < left ? std::max<int64_t>(0, left - 2) : left - 1;
   states_->fill_within(state_, trie, static_cast<uint32_t>(after), allowed);
 }
 
