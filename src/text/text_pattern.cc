@@ -33,8 +33,13 @@ struct TextPattern::Compiled {
 
   int match(std::string_view text, size_t at, pcre2_match_data* data) const {
     const auto subject = reinterpret_cast<PCRE2_SPTR>(text.data());
-    if (jit) return pcre2_jit_match(code.get(), subject, text.size(), at, 0, data, nullptr);
-    return pcre2_match(code.get(), subject, text.size(), at, PCRE2_NO_UTF_CHECK, data, nullptr);
+    if (jit) {
+      const int found = pcre2_jit_match(code.get(), subject, text.size(), at, 0, data, nullptr);
+      // Machine code has a stack of 32 KiB; the interpreter's way back is on the heap.
+      if (found != PCRE2_ERROR_JIT_STACKLIMIT) return found;
+    }
+    return pcre2_match(code.get(), subject, text.size(), at, PCRE2_NO_UTF_CHECK | PCRE2_NO_JIT,
+                       data, nullptr);
   }
 };
 

@@ -51,6 +51,17 @@ TEST_P(TokenizerFamily, IdsAndTextsAreThoseOfHfTokenizers) {
   }
 }
 
+// Patterns that may go back at each letter, as Kimi K2's, want more of a stack than there is.
+TEST_P(TokenizerFamily, RunsOfLettersMayBeLong) {
+  const auto tokenizer = open();
+  for (const char* letter : {"a", "A", "\u0e01", "\u3042", "\u4e2d", "7", " "}) {
+    std::string text;
+    for (int i = 0; i < 20'000; ++i) text += letter;
+    const auto ids = tokenizer->encode(text, {.add_special = false});
+    EXPECT_TRUE(ids.ok()) << letter << ids.status().message();
+  }
+}
+
 TEST_P(TokenizerFamily, NoControlTokenOfPlainText) {
   const auto tokenizer = open();
   std::string every_token;
