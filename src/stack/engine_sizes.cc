@@ -12,6 +12,7 @@
 #include "stack/model_device.h"
 #include "stack/state_planning.h"
 #include "stack/tier_planning.h"
+#include "weights/file_identity.h"
 
 namespace headrace {
 namespace {
@@ -32,13 +33,13 @@ std::string rotation_text(const ModelConfig& config) {
 // What saved keys and values depend on. Of one group as it was before there was a choice of
 // layouts.
 std::string kv_fingerprint(const LoadedModel& loaded, const KvPlan& kv, DeviceKind device,
-                           const DeviceOptions& options) {
+                           uint64_t arithmetic, const DeviceOptions& options) {
   const ModelWeights& weights = loaded.weights;
   const std::string layout = kv.groups.size() == 1 ? "1" : kv.layout();
   const std::string text = fmt::format(
-      "{} {} {:016x} {} {} {} {} {} {}{}", loaded.name, weights.file_bytes, weights.content,
-      weights.weight_types, weights.parameter_count, format_text(kv.formats), kv.block_tokens,
-      layout, static_cast<int>(key_layout(device)), rotation_text(weights.config));
+      "{} {} {:016x} {:016x} {} {} {} {} {} {}{}", loaded.name, weights.file_bytes, weights.content,
+      arithmetic, weights.weight_types, weights.parameter_count, format_text(kv.formats),
+      kv.block_tokens, layout, static_cast<int>(key_layout(device)), rotation_text(weights.config));
   if (options.pipeline_parallel_size > 1) {
     return fmt::format("{} {} stages", text, options.pipeline_parallel_size);
   }
@@ -51,14 +52,18 @@ std::string kv_fingerprint(const LoadedModel& loaded, const KvPlan& kv, DeviceKi
 // Which pages of tokens hold the same bits, beside what a request says itself.
 uint64_t arithmetic_of(const LoadedModel& loaded, const KvPlan& kv, DeviceKind device,
                        const LoadOptions& options) {
+  const auto type = [](std::optional<DType> dtype) {
+    return dtype ? static_cast<int>(*dtype) : -1;
+  };
   uint64_t id = 1;
-  for (const int part :
-       {static_cast<int>(kv.formats.k), static_cast<int>(kv.formats.v),
-        static_cast<int>(loaded.model.activation_dtype()),
-        options.dtype ? static_cast<int>(*options.dtype) : -1, static_cast<int>(device)}) {
+  for (const int part : {static_cast<int>(kv.formats.k), static_cast<int>(kv.formats.v),
+                         static_cast<int>(loaded.model.activation_dtype()), type(options.dtype),
+                         static_cast<int>(device), type(options.quantise_to),
+                         options.activation_bits, static_cast<int>(options.block_weights)}) {
     id = mix64(id ^ static_cast<uint64_t>(part));
   }
-  return id;
+  if (options.architecture_map.empty()) return id;
+  return mix64(id ^ files_sample({options.architecture_map}));
 }
 
 std::vector<TokenId> end_ids(const LoadedModel& loaded) {
@@ -77,8 +82,9 @@ void fill_in_model(const LoadedModel& loaded, const KvPlan& kv, Device& device,
                    StackOptions& options) {
   SchedulerOptions& scheduler = options.engine.scheduler;
   options.engine.vocab_size = loaded.model.spec().vocab_size;
-  options.engine.kv_fingerprint = kv_fingerprint(loaded, kv, device.kind(), options.device);
   options.engine.arithmetic = arithmetic_of(loaded, kv, device.kind(), options.load);
+  options.engine.kv_fingerprint =
+      kv_fingerprint(loaded, kv, device.kind(), options.engine.arithmetic, options.device);
   scheduler.groups = kv.groups;
   scheduler.end_ids = end_ids(loaded);
   scheduler.max_model_len = loaded.weights.config.served_length;

@@ -5,7 +5,6 @@
 #include <unistd.h>
 
 #include <algorithm>
-#include <array>
 #include <cstddef>
 #include <iterator>
 #include <span>
@@ -26,7 +25,9 @@ std::string file_identity(const std::string& path) {
 
 uint64_t files_sample(const std::vector<std::string>& paths) {
   const int64_t parts = std::max<int64_t>(16, 256 / std::max<int64_t>(1, std::ssize(paths)));
-  std::array<std::byte, 4096> part{};
+  constexpr size_t kHead = 64 << 10, kPart = 4096;
+  std::vector<std::byte> head(kHead);
+  const std::span<std::byte> part = std::span(head).first(kPart);
   uint64_t sum = 0;
   for (const std::string& path : paths) {
     const int file = ::open(path.c_str(), O_RDONLY | O_CLOEXEC);
@@ -34,10 +35,12 @@ uint64_t files_sample(const std::vector<std::string>& paths) {
     if (file < 0) continue;
     if (::fstat(file, &info) == 0) {
       sum = checksum64(std::as_bytes(std::span(&info.st_size, 1)), sum);
+      const ssize_t begun = ::pread(file, head.data(), kHead, 0);
+      if (begun > 0) sum = checksum64(std::span(head).first(static_cast<size_t>(begun)), sum);
       const auto last = std::max<int64_t>(0, info.st_size - static_cast<int64_t>(part.size()));
       for (int64_t i = 0; i <= parts; ++i) {
         const ssize_t got = ::pread(file, part.data(), part.size(), last * i / parts);
-        if (got > 0) sum = checksum64(std::span(part).first(static_cast<size_t>(got)), sum);
+        if (got > 0) sum = checksum64(part.first(static_cast<size_t>(got)), sum);
       }
     }
     ::close(file);

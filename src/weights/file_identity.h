@@ -11,9 +11,9 @@ namespace headrace {
 // size, modification and change. Empty: no such file.
 std::string file_identity(const std::string& path);
 
-// What tells the content of files from others', wherever they lie: a checksum of their sizes and of
-// a megabyte spread over all of them, 64 KiB of each at least. Files that cannot be read are left
-// out.
+// What tells the content of files from others', wherever they lie: a checksum of their sizes, of
+// the first 64 KiB of each (headers), and of a megabyte spread over all of them, 64 KiB of each at
+// least. Files that cannot be read are left out.
 uint64_t files_sample(const std::vector<std::string>& paths);
 
 }  // namespace headrace

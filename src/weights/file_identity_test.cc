@@ -48,6 +48,9 @@ TEST_F(FileIdentity, ASampleIsOfContentAlone) {
     EXPECT_NE(files_sample({write("other", other)}), files_sample({one})) << at;
   }
   EXPECT_NE(files_sample({write("longer", bytes + "a")}), files_sample({one}));
+  std::string header = bytes;  // as a rotation's base is, in a file of 3 MB
+  header[40'000] = 'b';
+  EXPECT_NE(files_sample({write("header", header)}), files_sample({one}));
   std::string half = bytes;  // as weights that were trained on are
   std::fill(half.begin() + (1 << 20), half.begin() + (2 << 20), 'b');
   EXPECT_NE(files_sample({write("half", half)}), files_sample({one}));

@@ -641,6 +641,10 @@ int64_t SafetensorsWeightSource::file_bytes() const {
 uint64_t SafetensorsWeightSource::content_sample() const {
   std::vector<std::string> paths;
   for (const auto& file : files_) paths.push_back(file->name());
+  // What the numbers mean: rotations, norms, windows.
+  if (!paths.empty()) {
+    paths.push_back(std::filesystem::path(paths.front()).parent_path() / "config.json");
+  }
   return files_sample(paths);
 }
 
