@@ -93,7 +93,8 @@ class RequestAttempts {
       tried_.clear();
       return NextStep::kResume;
     }
-    if (anybody) tried_.clear();  // who failed may try again, within faults_max
+    // Who failed may try again, within faults_max, but not who found that it could not.
+    if (anybody) tried_ = erring_;
     if (waited_ >= policy_.wait_seconds) {
       return refused_ && !answer.begun ? NextStep::kPassOn : NextStep::kGiveUp;
     }
@@ -119,6 +120,7 @@ class RequestAttempts {
         failure == AttemptFailure::kBusy || failure == AttemptFailure::kUnknownHere;
     unknown_ = failure == AttemptFailure::kUnknownHere;
     erred_ = failure == AttemptFailure::kServerError;
+    if (erred_) erring_.push_back(worker);
     refused_ = answered || erred_;
     unequal_ = unequal_ || failure == AttemptFailure::kNotEqual;
     const bool harmless =
@@ -129,6 +131,7 @@ class RequestAttempts {
   const AttemptPolicy policy_;
   const bool may_be_repeated_;
   std::vector<int> tried_;
+  std::vector<int> erring_;  // that answered with an error of their own
   int faults_ = 0;
   bool refused_ = false;  // the last worker's answer could be passed on
   bool unknown_ = false;  // it was that it has no such thing
