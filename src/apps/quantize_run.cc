@@ -136,6 +136,7 @@ class QuantizeRun {
     HR_RETURN_IF_ERROR(refusal(weights_.problems));
     text_ = read_tokenizer_alone(*source_);
     HR_RETURN_IF_ERROR(refusal(text_.problems));
+    HR_RETURN_IF_ERROR(refusal(make_agree(*source_, weights_, text_)));
     HR_ASSIGN_OR_RETURN(matrices_, matrices_to_quantise(weights_.config, *weights_.architecture));
     if (from_gguf()) {
       HR_ASSIGN_OR_RETURN(gguf_, GgufFile::open(options_.model));

@@ -82,7 +82,13 @@ Status check_vocabulary(const DraftTarget& target, int32_t vocab_size, const Mod
   const ModelText text = read_tokenizer_alone(source);
   HR_RETURN_IF_ERROR(refusal(text.problems));
   if (target.tokenizer != nullptr && text.tokenizer != nullptr) {
-    return check_same_tokens(target.tokenizer->vocab(), text.tokenizer->vocab());
+    // Added tokens behind its rows are left out, as the target's are (make_agree()).
+    Vocab draft = text.tokenizer->vocab();
+    const auto rows = static_cast<size_t>(vocab_size);
+    if (draft.tokens.size() > rows && has_only_added_tokens_from(draft, rows)) {
+      cut_vocab(draft, rows);
+    }
+    return check_same_tokens(target.tokenizer->vocab(), draft);
   }
   if (target.vocab_size == vocab_size) return ok_status();
   return invalid_argument(
