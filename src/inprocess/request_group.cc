@@ -11,6 +11,7 @@
 #include "apps/answer.h"
 #include "base/check.h"
 #include "base/clock.h"
+#include "sched/request_limits.h"
 
 namespace headrace {
 
@@ -91,9 +92,15 @@ Result<uint32_t> RequestGroup::submit(std::vector<TokenId> prompt, SamplingParam
                                       const TextStreamOptions& options,
                                       const std::optional<BeamOptions>& beams) {
   if (prompt.empty()) return invalid_argument("the prompt is empty", "prompt");
-  HR_ASSIGN_OR_RETURN(sampling.max_tokens,
-                      answer_tokens_max(static_cast<int64_t>(prompt.size()), sampling.max_tokens,
-                                        stack_->info().max_model_len));
+  const auto prompt_tokens = static_cast<int64_t>(prompt.size());
+  const bool names_no_length = sampling.max_tokens < 0;
+  HR_ASSIGN_OR_RETURN(sampling.max_tokens, answer_tokens_max(prompt_tokens, sampling.max_tokens,
+                                                             stack_->info().max_model_len));
+  if (names_no_length && (sampling.n > 1 || beams)) {
+    sampling.max_tokens =
+        answer_tokens_max(stack_->engine().options().scheduler, prompt_tokens, sampling.n,
+                          beams ? beams->width : 0, sampling.max_tokens);
+  }
   auto running = std::make_unique<Running>();
   running->id = stack_->engine().next_request_id();
   running->stops = options.stops;

@@ -130,11 +130,16 @@ int64_t length_computed(const SchedulerOptions& options, int64_t prompt, int32_t
   return reserves ? options.max_model_len : prompt + std::max(0, tokens - 1);
 }
 
-// Of n answers of so many tokens behind one prompt.
-int64_t pages_for_choices(const SchedulerOptions& options, int64_t prompt, int32_t tokens,
-                          int32_t n) {
-  return peak_pages_forked(options.groups, prompt, length_computed(options, prompt, tokens),
-                           options.max_num_batched_tokens, n);
+// Of n answers of so many tokens behind one prompt, or of a search of so many beams (0: none).
+int64_t pages_for_answers(const SchedulerOptions& options, int64_t prompt, int32_t tokens,
+                          int32_t n, int32_t beams) {
+  const int64_t length = length_computed(options, prompt, tokens);
+  if (beams == 0) {
+    return peak_pages_forked(options.groups, prompt, length, options.max_num_batched_tokens, n);
+  }
+  // Beams that gave way may share no page when they come again, and each copies one to write it.
+  const int64_t one = peak_pages(options.groups, length, options.max_num_batched_tokens);
+  return beams * (one + static_cast<int64_t>(options.groups.size()));
 }
 
 }  // namespace
@@ -169,11 +174,11 @@ Status check_options(const SchedulerOptions& options) {
 }
 
 int32_t answer_tokens_max(const SchedulerOptions& options, int64_t prompt_tokens, int32_t n,
-                          int32_t most) {
+                          int32_t beams, int32_t most) {
   int32_t low = 1;
   for (int32_t high = most; high > low;) {
     const int32_t tokens = high - (high - low) / 2;
-    if (pages_for_choices(options, prompt_tokens, tokens, n) <= options.block_count) {
+    if (pages_for_answers(options, prompt_tokens, tokens, n, beams) <= options.block_count) {
       low = tokens;
     } else {
       high = tokens - 1;
@@ -183,15 +188,9 @@ int32_t answer_tokens_max(const SchedulerOptions& options, int64_t prompt_tokens
 }
 
 int64_t pages_for_request(const SchedulerOptions& options, const Request& request) {
-  const auto prompt = static_cast<int64_t>(request.prompt.size());
-  const int32_t tokens = request.sampling.max_tokens;
-  if (request.beams) {
-    const int64_t length = length_computed(options, prompt, tokens);
-    // Beams that gave way may share no page when they come again, and each copies one to write it.
-    const int64_t one = peak_pages(options.groups, length, options.max_num_batched_tokens);
-    return request.beams->width * (one + static_cast<int64_t>(options.groups.size()));
-  }
-  return pages_for_choices(options, prompt, tokens, request.sampling.n);
+  return pages_for_answers(options, static_cast<int64_t>(request.prompt.size()),
+                           request.sampling.max_tokens, request.sampling.n,
+                           request.beams ? request.beams->width : 0);
 }
 
 Status check_request(const SchedulerOptions& options, const Request& request) {

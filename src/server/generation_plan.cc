@@ -80,9 +80,10 @@ Status fit_context(const ReadyModel& model, const AnswerWording& wording, Genera
       plan.settings.max_tokens
           ? asked
           : std::min<int64_t>(wording.max_tokens_otherwise, context - longest));
-  if (!plan.settings.max_tokens && sampling.n > 1) {
+  const int32_t beams = plan.settings.beams ? plan.settings.beams->width : 0;
+  if (!plan.settings.max_tokens && (sampling.n > 1 || beams > 0)) {
     sampling.max_tokens = answer_tokens_max(model.served.engine->options().scheduler, longest,
-                                            sampling.n, sampling.max_tokens);
+                                            sampling.n, beams, sampling.max_tokens);
   }
   const std::optional<int32_t> bound = model.served.sampling.max_new_tokens;
   if (bound) sampling.max_tokens = std::min(sampling.max_tokens, *bound);

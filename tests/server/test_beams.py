@@ -2,6 +2,8 @@
 import httpx
 import pytest
 
+from conftest import RunningServer
+
 PROMPT = "The capital of France is"
 
 
@@ -78,3 +80,14 @@ def test_texts_that_end_answers_leave_as_many_beams(http):
 
 def test_a_field_that_is_null_is_not_there(http):
     search(http, n=1, beam_width=2, repetition_penalty=None, repeat_penalty=None)
+
+
+def test_a_search_that_names_no_length_fits_the_pool():
+    running = RunningServer("--max-model-len", 1024, "--kv-cache-memory-bytes", "30M").wait_ready()
+    try:
+        for beams in ({"n": 2}, {"n": 1, "beam_width": 4}, {"n": 3, "use_beam_search": False}):
+            body = {"prompt": PROMPT, "use_beam_search": True, "stop": [" "], "ignore_eos": False} | beams
+            response = httpx.post(running.url + "/v1/completions", json=body, timeout=120)
+            assert response.status_code == 200, response.text
+    finally:
+        running.kill()
