@@ -26,6 +26,8 @@ ContentHash::ContentHash(HashKind kind, int64_t size) {
 }
 
 ContentHash::~ContentHash() = default;
+ContentHash::ContentHash(ContentHash&&) noexcept = default;
+ContentHash& ContentHash::operator=(ContentHash&&) noexcept = default;
 
 void ContentHash::add(std::string_view bytes) {
   if (state_) CHECK(EVP_DigestUpdate(state_->context, bytes.data(), bytes.size()) == 1);

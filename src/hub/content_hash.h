@@ -20,6 +20,8 @@ class ContentHash {
   // `size`: of the whole file.
   ContentHash(HashKind kind, int64_t size);
   ~ContentHash();
+  ContentHash(ContentHash&&) noexcept;
+  ContentHash& operator=(ContentHash&&) noexcept;
   void add(std::string_view bytes);
   // In hexadecimal; of kNone "". Once, at the end.
   std::string finish();

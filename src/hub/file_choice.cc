@@ -1,13 +1,14 @@
 #include "hub/file_choice.h"
 
 #include <algorithm>
-#include <cctype>
 #include <filesystem>
 #include <map>
 #include <optional>
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>
+
+#include "stack/hub_cache.h"
 
 namespace headrace {
 namespace {
@@ -20,24 +21,6 @@ constexpr const char* kQuantOrder[] = {
     "Q4_K_M", "Q4_K_S", "Q4_1",  "IQ4_NL", "Q4_0",   "IQ4_XS", "Q5_K_M", "Q5_K_S", "Q5_1", "Q5_0",
     "Q6_K",   "Q8_0",   "MXFP4", "Q3_K_L", "Q3_K_M", "Q3_K_S", "Q2_K",   "BF16",   "F16",  "F32"};
 constexpr double kMemoryShare = 0.75;  // the rest is for keys, values and others
-
-std::string large_letters(std::string text) {
-  std::transform(text.begin(), text.end(), text.begin(),
-                 [](unsigned char c) { return static_cast<char>(std::toupper(c)); });
-  return text;
-}
-
-// Whether `word` stands in `text` with no letter or digit beside it: not "Q4_0" in "Q4_0_4_4".
-bool has_word(const std::string& text, const std::string& word) {
-  const auto part = [&](size_t at) {
-    return at < text.size() &&
-           (std::isalnum(static_cast<unsigned char>(text[at])) != 0 || text[at] == '_');
-  };
-  for (size_t at = text.find(word); at != text.npos; at = text.find(word, at + 1)) {
-    if ((at == 0 || !part(at - 1)) && !part(at + word.size())) return true;
-  }
-  return false;
-}
 
 // "folder/model-00001-of-00003.gguf" -> "folder/model"; of a file that is no part, without ".gguf".
 std::string whole_of_part(const std::string& path) {
@@ -105,15 +88,12 @@ Result<std::vector<HubFile>> choose_fitting(const std::map<std::string, GgufChoi
   }
   return exhausted(
       fmt::format("{}: no file of it fits in {} of memory: {}; name one to pull it "
-                  "all the same, as {}:Q4_K_M",
-                  repo, bytes_text(memory_bytes), names_of_choices(choices), repo));
+                  "all the same, as {}:{}",
+                  repo, bytes_text(memory_bytes), names_of_choices(choices), repo,
+                  quant_of_name(choices.begin()->first)));
 }
 
 }  // namespace
-
-bool names_quant(const std::string& file, const std::string& quant) {
-  return has_word(large_letters(file), large_letters(quant));
-}
 
 std::string quant_of_name(const std::string& file) {
   for (const char* quant : kQuantOrder) {

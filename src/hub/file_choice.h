@@ -17,9 +17,6 @@ namespace headrace {
 Result<std::vector<HubFile>> choose_files(const HubModel& model, const std::string& repo,
                                           const std::string& quant, int64_t memory_bytes);
 
-// Whether a file's name has the quant's as a word of its own, in any case: not "Q4_0" in
-// "Q4_0_4_4".
-bool names_quant(const std::string& file, const std::string& quant);
 // "Q4_K_M" of "model.q4_k_m.gguf"; empty: none that is known.
 std::string quant_of_name(const std::string& file);
 

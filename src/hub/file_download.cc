@@ -137,9 +137,16 @@ void FileDownload::follow() {
 void FileDownload::hash_whole() {
   while (file_.kind != HashKind::kNone) {
     int64_t whole = 0;
+    bool anew = false;
     {
       const std::lock_guard lock(mutex_);
       whole = there_.whole();
+      anew = std::exchange(begun_anew_, false);
+    }
+    if (anew) {
+      hash_ = ContentHash(file_.kind, file_.size);
+      hashed_ = 0;
+      continue;
     }
     if (whole == hashed_) return;
     const auto bytes = part_.read(hashed_, std::min<size_t>(kHashBytes, whole - hashed_));
@@ -185,6 +192,10 @@ std::optional<ByteRange> FileDownload::take_range() {
     if (without_ranges_) range = ByteRange{0, file_.size};
     if (range && !(without_ranges_ && taken_.total() > 0)) {
       taken_.add(*range);
+      if (without_ranges_ && there_.total() > 0) {
+        there_ = {};  // all bytes come again, and are hashed again
+        begun_anew_ = true;
+      }
       return range;
     }
     changed_.wait_for(lock, kFollowPause);  // the range of another may come back
@@ -273,16 +284,18 @@ bool FileDownload::give_back(ByteRange range, const Status& status, bool brought
   const bool turned =
       without_ranges_ && range != ByteRange{0, file_.size};  // it asks otherwise now
   if (status.ok() || turned) return !over_;
-  failures_ = brought_bytes ? 1 : failures_ + 1;
+  // What fails while another's failure is waited for is the same trouble.
+  const SystemClock clock;
+  const double now = clock.now_seconds();
+  if (brought_bytes || now >= pause_until_) failures_ = brought_bytes ? 1 : failures_ + 1;
   double pause = std::min(kFirstPauseSeconds * std::exp2(failures_ - 1), kPauseSecondsMax);
   pause = std::max(pause, std::exchange(retry_after_, 0));
   if (!may_pass(status) || failures_ > kFailuresMax || pause > kRetryAfterSecondsMax) {
     if (status_.ok()) status_ = status;
     over_ = true;
   }
-  const SystemClock clock;
-  const double until = clock.now_seconds() + pause;
-  while (!over_ && clock.now_seconds() < until && !hooks_.stopped()) {
+  if (brought_bytes || now >= pause_until_) pause_until_ = now + pause;
+  while (!over_ && clock.now_seconds() < pause_until_ && !hooks_.stopped()) {
     changed_.wait_for(lock, kFollowPause);
   }
   return !over_;

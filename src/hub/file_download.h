@@ -101,6 +101,8 @@ class FileDownload {
   std::string resolved_url_;     // where the hub's address led
   int running_ = 0;              // connections
   int failures_ = 0;             // in a row, without a byte
+  double pause_until_ = 0;       // that is waited for after the last of them
+  bool begun_anew_ = false;      // what was hashed is no more
   double retry_after_ = 0;       // seconds for which a server asked
   bool without_ranges_ = false;  // whole files only: one connection goes on, from the beginning
   Status status_;                // of the first trouble that ended it

@@ -35,6 +35,11 @@ bool leads_below(const std::string& path) {
   for (const unsigned char c : path) {
     if (c < 0x20 || c == 0x7f || c == '\\') return false;
   }
+  // They turn the direction of writing, so that another name is read.
+  for (const char* turn : {"\u061c", "\u200e", "\u200f", "\u202a", "\u202b", "\u202c", "\u202d",
+                           "\u202e", "\u2066", "\u2067", "\u2068", "\u2069"}) {
+    if (path.find(turn) != path.npos) return false;
+  }
   for (size_t at = path.find('\xc2'); at != path.npos; at = path.find('\xc2', at + 1)) {
     if (at + 1 == path.size() || static_cast<unsigned char>(path[at + 1]) < 0xa0) return false;
   }
@@ -73,6 +78,13 @@ Result<HubFile> read_hub_file(const Json& sibling, const std::string& repo) {
   return file;
 }
 
+std::string hub_endpoint() {
+  std::string endpoint = environment("HF_ENDPOINT");
+  if (endpoint.empty()) endpoint = "https://huggingface.co";
+  while (endpoint.ends_with('/')) endpoint.pop_back();
+  return endpoint;
+}
+
 std::string hub_token() {
   for (const char* variable : {"HF_TOKEN", "HUGGING_FACE_HUB_TOKEN"}) {
     if (std::string token = environment(variable); !token.empty()) return token;
@@ -90,8 +102,11 @@ std::string hub_token() {
 }  // namespace
 
 Status check_online() {
-  const std::string offline = environment("HF_HUB_OFFLINE");
-  if (offline.empty() || offline == "0" || offline == "false" || offline == "FALSE") return {};
+  // huggingface_hub's words for yes.
+  std::string offline = environment("HF_HUB_OFFLINE");
+  std::transform(offline.begin(), offline.end(), offline.begin(),
+                 [](unsigned char c) { return static_cast<char>(std::toupper(c)); });
+  if (offline != "1" && offline != "ON" && offline != "YES" && offline != "TRUE") return {};
   return unavailable("HF_HUB_OFFLINE is set: nothing is fetched; unset it to pull models");
 }
 
@@ -102,6 +117,28 @@ std::string url_escaped(std::string_view text) {
     escaped += plain ? std::string(1, static_cast<char>(c)) : fmt::format("%{:02X}", c);
   }
   return escaped;
+}
+
+std::string hub_token_for(const std::string& url) {
+  return origin_of_url(url) == origin_of_url(hub_endpoint()) ? hub_token() : std::string();
+}
+
+Result<HubAnswer> fetch_head(HttpFetcher& fetcher, const HttpFetch& fetch) {
+  double pause = kFirstTryPauseSeconds;
+  for (int tries = 1;; ++tries, pause *= 2) {
+    const auto answer =
+        fetcher.get(fetch, [](const HubAnswer&, std::string_view) { return false; });
+    Status status = answer.status();
+    double wait = pause;
+    if (answer.ok()) {
+      if (answer->status == 200 || answer->status == 206) return answer;
+      status = status_of_answer(answer->status, "", answer->url);
+      wait = std::max(wait, answer->retry_after().value_or(0));
+    }
+    const bool passes = status.code() == StatusCode::kUnavailable;
+    if (!passes || tries >= kTriesMax || wait > kTryPauseSecondsMax) return answer;
+    HR_RETURN_IF_ERROR(fetcher.wait(wait));
+  }
 }
 
 Result<HubAnswer> fetch_json(HttpFetcher& fetcher, const HttpFetch& fetch, Json& body) {
@@ -140,10 +177,7 @@ Result<HubApi> HubApi::open(HttpFetcher& fetcher) {
 }
 
 HubApi::HubApi(HttpFetcher& fetcher)
-    : fetcher_(fetcher), endpoint_(environment("HF_ENDPOINT")), token_(hub_token()) {
-  if (endpoint_.empty()) endpoint_ = "https://huggingface.co";
-  while (endpoint_.ends_with('/')) endpoint_.pop_back();
-}
+    : fetcher_(fetcher), endpoint_(hub_endpoint()), token_(hub_token()) {}
 
 std::string HubApi::file_url(const std::string& repo, const std::string& commit,
                              const std::string& path) const {

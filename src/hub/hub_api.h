@@ -56,6 +56,12 @@ class HubApi {
   std::string endpoint_, token_;
 };
 
+// The token for an address: the hub's, where it is of the hub.
+std::string hub_token_for(const std::string& url);
+
+// The head of an answer; troubles that pass are waited for, as for fetch_json().
+Result<HubAnswer> fetch_head(HttpFetcher& fetcher, const HttpFetch& fetch);
+
 // A body of JSON; troubles that pass are waited for, some times. The answer's status is the
 // caller's to look at; of any but 200 `body` is null.
 Result<HubAnswer> fetch_json(HttpFetcher& fetcher, const HttpFetch& fetch, Json& body);

@@ -52,6 +52,12 @@ bool is_version(const RemoteFile& file) {
   return hash.finish() == file.hash;
 }
 
+// A pull of what is not there leaves alone what another has brought meanwhile.
+bool is_another_version(const RemoteFile& file) {
+  std::error_code error;
+  return fs::exists(file.path, error) && !is_version(file);
+}
+
 // By a name beside it, so that it is the old or the new at any moment.
 Status write_whole(const fs::path& path, const std::string& text) {
   const fs::path next = path.string() + fmt::format(".{}", ::getpid());
@@ -162,7 +168,7 @@ Status ModelPull::plan_ollama(HttpFetcher& fetcher, const ModelName& name) {
       remote.kind = HashKind::kSha256;
       remote.hash = digest.substr(7);
       remote.path = name.file();
-      remote.replaces = !is_version(remote);
+      remote.replaces = is_another_version(remote);
       files_ = {std::move(remote)};
       return ok_status();
     }
@@ -172,16 +178,19 @@ Status ModelPull::plan_ollama(HttpFetcher& fetcher, const ModelName& name) {
 
 // The size, and the hash where the hub says it, are those of a first byte's answer.
 Status ModelPull::plan_url(HttpFetcher& fetcher, const ModelName& name) {
-  const HttpFetch fetch{
-      .url = name.text(), .token = {}, .accept = {}, .range = ByteRange{0, 1}, .if_range = {}};
-  HR_ASSIGN_OR_RETURN(const HubAnswer answer,
-                      fetcher.get(fetch, [](const HubAnswer&, std::string_view) { return false; }));
+  const HttpFetch fetch{.url = name.text(),
+                        .token = hub_token_for(name.text()),
+                        .accept = {},
+                        .range = ByteRange{0, 1},
+                        .if_range = {}};
+  HR_ASSIGN_OR_RETURN(const HubAnswer answer, fetch_head(fetcher, fetch));
   if (answer.status != 200 && answer.status != 206) {
     return status_of_answer(answer.status, name.text(), answer.url);
   }
   RemoteFile remote;
   remote.name = name.text();
   remote.url = name.text();
+  remote.token = fetch.token;
   remote.path = name.file();
   const auto range = answer.content_range();
   remote.size =
@@ -197,7 +206,7 @@ Status ModelPull::plan_url(HttpFetcher& fetcher, const ModelName& name) {
     remote.hash = tag;
   }
   remote.version = FileVersion::of(answer);
-  remote.replaces = !is_version(remote);
+  remote.replaces = is_another_version(remote);
   files_ = {std::move(remote)};
   return ok_status();
 }

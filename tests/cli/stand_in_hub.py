@@ -175,7 +175,7 @@ class Handler(http.server.BaseHTTPRequestHandler):
         fault = self.server.faults(number, span)
         if self.server.location:
             return self.send_whole(302, "", Location=self.server.location)
-        if fault == "ignore range":
+        if fault in ("ignore range", "whole of wrong bytes"):
             span = None
         elif fault in ("busy", "too many", "broken"):
             status = {"busy": 503, "too many": 429, "broken": 500}[fault]
@@ -187,7 +187,7 @@ class Handler(http.server.BaseHTTPRequestHandler):
         first, end = span or (0, len(data))
         body = memoryview(data)[first:end]
         total = len(data)
-        if fault == "wrong bytes" and body:
+        if fault in ("wrong bytes", "whole of wrong bytes") and body:
             body = bytes([body[0] ^ 1]) + bytes(body[1:])
         elif fault == "other range" and span:
             first += 1

@@ -403,6 +403,66 @@ def test_a_server_without_ranges(machine, hub):
     assert machine.snapshot("maker/model") == {"m-Q8_0.gguf": data}
 
 
+def test_a_server_that_no_longer_takes_ranges_is_not_believed(machine, hub):
+    """What was hashed comes again, and other bytes may come."""
+    hub.models["maker/model"] = {"m-Q8_0.gguf": some_bytes(40_000_000)}
+
+    def faults(number, span):
+        if span and span[0] == 0:
+            return None
+        time.sleep(0.5)  # the first range is hashed by then
+        return "whole of wrong bytes"
+
+    hub.storage.faults = faults
+    message = machine.error("pull", "maker/model")
+    assert "another hash" in message
+    assert [path for path in machine.folder.rglob("*") if path.is_file()] == []
+    hub.storage.faults = lambda number, span: None if span and span[0] == 0 else "ignore range"
+    assert machine.pull("maker/model").returncode == 0
+    assert machine.snapshot("maker/model") == hub.models["maker/model"]
+
+
+def test_an_outage_of_seconds_is_one_trouble_of_all_connections(machine, hub):
+    data = some_bytes(140_000_000)
+    hub.models["maker/model"] = {"m-Q8_0.gguf": data}
+    until = time.monotonic() + 2.5
+    hub.storage.faults = lambda number, span: "refuse" if time.monotonic() < until else None
+    assert machine.pull("maker/model").returncode == 0
+    assert machine.snapshot("maker/model") == {"m-Q8_0.gguf": data}
+    hub.storage.faults = lambda number, span: "refuse"  # for ever is too long
+    machine.text("rm", "maker/model")
+    assert "Empty reply" in machine.error("pull", "maker/model")
+
+
+def test_addresses_of_the_hub_have_its_token_and_patience(machine, hub):
+    hub.models["maker/private"] = {"m-Q8_0.gguf": some_bytes(50_000)}
+    hub.private["maker/private"] = "hf_secret"
+    address = f"{hub.url}/maker/private/resolve/{COMMIT}/m-Q8_0.gguf"
+    assert "HF_TOKEN" in machine.error("pull", address)
+    hub.storage.faults = lambda number, span: "busy" if number == 1 else None
+    assert machine.pull(address, HF_TOKEN="hf_secret").returncode == 0
+    assert {token for _, _, token in hub.storage.requests} == {""}
+
+
+def test_two_pulls_of_one_address_fetch_it_once(machine, hub):
+    hub.models["plain"] = {"m.gguf": some_bytes(3_000_000)}
+    hub.faults = lambda number, span: "drip" if span is None or span[1] > 1 else None
+    hub.drip_seconds = 1
+    with concurrent.futures.ThreadPoolExecutor(2) as pool:
+        done = list(pool.map(lambda _: machine.pull(f"{hub.url}/plain/m.gguf"), range(2)))
+    assert [each.returncode for each in done] == [0, 0], done
+    assert len([span for _, span, _ in hub.requests if span != (0, 1)]) == 1
+
+
+def test_a_quant_is_a_word_of_a_name(machine, hub, model):
+    data = pathlib.Path(model).read_bytes()
+    hub.models["maker/model"] = {"m-BF16.gguf": data[:2000], "m-Q6_K_L.gguf": data[:3000]}
+    for quant in ("BF16", "Q6_K_L"):
+        assert machine.pull(f"maker/model:{quant}").returncode == 0
+    for quant in ("F16", "Q6_K"):
+        assert quant in machine.error("show", f"maker/model:{quant}")
+
+
 def test_a_wrong_hash_leaves_nothing(machine, hub):
     hub.models["maker/model"] = {"m-Q8_0.gguf": some_bytes(50_000)}
     hub.storage.faults = lambda number, span: "wrong bytes"
