@@ -1,5 +1,6 @@
 #include "apps/recommend_command.h"
 
+#include <limits>
 #include <memory>
 #include <string>
 #include <vector>
@@ -48,7 +49,8 @@ Result<int64_t> bytes_of_model(const std::string& text) {
   }
   PullOptions options;
   options.stopped = [] { return false; };
-  options.memory_bytes = free_memory_bytes().value_or(0);
+  // What does not fit is told, not refused.
+  options.memory_bytes = std::numeric_limits<int64_t>::max();
   HR_ASSIGN_OR_RETURN(const ModelPull pull, ModelPull::plan(name, options));
   return pull.bytes();
 }

@@ -39,6 +39,18 @@ std::string upper(std::string text) {
   return text;
 }
 
+// Whether `word` stands in `text` with no letter or digit beside it: not "Q4_0" in "Q4_0_4_4".
+bool has_word(const std::string& text, const std::string& word) {
+  const auto part = [&](size_t at) {
+    return at < text.size() &&
+           (std::isalnum(static_cast<unsigned char>(text[at])) != 0 || text[at] == '_');
+  };
+  for (size_t at = text.find(word); at != text.npos; at = text.find(word, at + 1)) {
+    if ((at == 0 || !part(at - 1)) && !part(at + word.size())) return true;
+  }
+  return false;
+}
+
 // Of a snapshot, by name, without those that hold no language model.
 std::vector<std::string> gguf_files(const fs::path& snapshot) {
   std::vector<std::string> files;
@@ -94,6 +106,10 @@ Result<std::string> hub_snapshot(const std::string& name) {
       name, hub.string(), parts.maker, parts.model, revision));
 }
 
+bool names_quant(const std::string& file, const std::string& quant) {
+  return has_word(upper(file), upper(quant));
+}
+
 Result<std::string> hub_gguf(const std::string& repo, const std::string& file,
                              const std::string& revision) {
   const size_t colon = repo.find(':');
@@ -107,9 +123,8 @@ Result<std::string> hub_gguf(const std::string& repo, const std::string& file,
   const std::vector<std::string> files = gguf_files(snapshot);
   const std::string quant = colon == repo.npos ? "" : repo.substr(colon + 1);
   const auto with = [&](const std::string& word) {
-    return std::find_if(files.begin(), files.end(), [&](const std::string& each) {
-      return upper(each).find(upper(word)) != each.npos;
-    });
+    return std::find_if(files.begin(), files.end(),
+                        [&](const std::string& each) { return names_quant(each, word); });
   };
   auto found = file.empty() ? with(quant.empty() ? "Q4_K_M" : quant)
                             : std::find(files.begin(), files.end(), file);

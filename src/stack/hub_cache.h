@@ -27,6 +27,10 @@ std::filesystem::path hub_cache_folder();
 // REQUIRES: is_hub_name(name)
 Result<std::string> hub_snapshot(const std::string& name);
 
+// Whether a file's name has the quant's as a word of its own, in any case: not "Q4_0" in
+// "Q4_0_4_4".
+bool names_quant(const std::string& file, const std::string& quant);
+
 // A .gguf file of a snapshot, as llama.cpp's -hf names it: `repo` is "maker/model[:quant]"; `file`
 // goes before the quant; `revision` may be empty. Without either: Q4_K_M, else the first by name.
 Result<std::string> hub_gguf(const std::string& repo, const std::string& file,
