@@ -9,8 +9,8 @@
 namespace headrace {
 namespace {
 
-constexpr std::array<std::string_view, 4> kSecretFlags = {"api-key", "metrics-key",
-                                                          "worker-api-key", "admin-key"};
+constexpr std::array<std::string_view, 6> kSecretFlags = {
+    "api-key", "metrics-key", "worker-api-key", "admin-key", "hf-token", "hft"};
 
 // "--api_key" and "-api-key" are "api-key" (command_line.h).
 bool is_secret_flag(std::string_view name) {

@@ -74,9 +74,13 @@ std::set<const CLI::Option*> options_in(const CLI::App& app, std::vector<std::st
   std::set<const CLI::Option*> given;
   for (const std::string& argument : normalise_arguments(app, std::move(arguments))) {
     if (argument == "--") break;
-    if (argument.starts_with('-')) {
-      given.insert(app.get_option_no_throw(argument.substr(0, argument.find('='))));
+    if (!argument.starts_with('-')) continue;
+    const CLI::Option* option = app.get_option_no_throw(argument.substr(0, argument.find('=')));
+    // "-n5" is -n.
+    if (option == nullptr && !argument.starts_with("--")) {
+      option = app.get_option_no_throw(argument.substr(0, 2));
     }
+    given.insert(option);
   }
   return given;
 }

@@ -36,7 +36,8 @@ constexpr std::string_view kOneDevice =
 constexpr std::string_view kNoCompiler = "nothing is compiled at run time";
 constexpr std::string_view kAlways = "it is always so here";
 constexpr std::string_view kUnlike = "there is nothing like it here";
-constexpr std::string_view kNoFetch = "nothing is downloaded";
+constexpr std::string_view kToken = "a token is read from HF_TOKEN";
+constexpr std::string_view kCache = "models lie in the hub's cache: HF_HOME names another";
 constexpr std::string_view kFaster =
     "answers are the same without it, and there is nothing like it";
 constexpr std::string_view kSpeculation =
@@ -86,8 +87,8 @@ constexpr IgnoredFlag kIgnoredFlags[] = {
     {"--enable-tokenizer-info-endpoint", kNothing, kAlways},
     {"--trust-remote-code", kNothing, "models bring no code here"},
     {"--code-revision", kValue, "models bring no code here"},
-    {"--hf-token,--hft", kMaybe, kNoFetch},
-    {"--download-dir", kValue, kNoFetch},
+    {"--hf-token,--hft", kMaybe, kToken},
+    {"--download-dir", kValue, kCache},
     {"--tokenizer-mode", kValue, kUnlike},
     {"--config-format", kValue, kUnlike},
     {"--distributed-executor-backend", kValue, kUnlike},

@@ -107,6 +107,8 @@ def test_flags_of_the_environment(program):
     assert b"--n-gpu-layers is ignored" in done.stderr and b"/nowhere/m.gguf" in done.stderr
     done = program.run(*ask, check=1, environment={"HEADRACE_THREADS": "many"})
     assert b"--threads" in done.stderr and b"HEADRACE_THREADS" in done.stderr
+    done = program.run(*ask, "-n5", check=1, environment={"HEADRACE_MAX_TOKENS": "many"})  # the command line goes first
+    assert b"/nowhere/m.gguf" in done.stderr and b"HEADRACE_MAX_TOKENS" not in done.stderr
     done = program.run("run", "-p", "x", check=1, environment={"LLAMA_ARG_MODEL": "/nowhere/l.gguf"})
     assert b"$LLAMA_ARG_MODEL names /nowhere/l.gguf" in done.stderr
 
