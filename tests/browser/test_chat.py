@@ -12,6 +12,15 @@ pytestmark = pytest.mark.timing  # a model answers within deadlines
 TOKENS = 24  # of an answer, where nobody waits for its end
 COUNT = "Count from one to thirty in words."
 
+# What the page keeps.
+CONVERSATIONS = """
+const done = arguments[0], opening = indexedDB.open('headrace');
+opening.onsuccess = () => {
+  const all = opening.result.transaction('conversations').objectStore('conversations').getAll();
+  all.onsuccess = () => done(all.result);
+};
+"""
+
 
 def test_an_answer_appears_as_it_is_computed(page, server):
     page.open(server.url, 600).set("temperature", "0")  # drawn, it may end after a few words
@@ -171,6 +180,38 @@ def test_rename_delete_undo(page, server):
     page.until(lambda: not page.all(".row"))
     page.click(".toast button")
     page.until(lambda: [row.text for row in page.all(".row a")] == ["A greeting"])
+
+
+def test_what_is_deleted_while_it_is_answered_stays_deleted(page, server):
+    page.open(server.url, TOKENS)
+    page.set("max_tokens", "1000")
+    page.send("Tell me a story about a train.")
+    page.until(lambda: len("".join(page.answers())) > 20)
+    page.run("document.querySelector('.row .row-actions button:last-child').click()")
+    page.until(lambda: not page.all(".row"))
+    page.until(lambda: not server.metric("vllm:num_requests_running"), "the answer's end")
+    page.driver.refresh()
+    page.wait(".composer textarea")
+    assert page.driver.execute_async_script(CONVERSATIONS) == []
+
+
+def test_two_tabs_of_one_conversation_lose_nothing(page, server):
+    page.open(server.url, TOKENS).ask("Hi")
+    first = page.driver.current_window_handle
+    page.until(lambda: "#/c/" in page.driver.current_url)
+    url = page.driver.current_url
+    page.driver.switch_to.new_window("tab")
+    try:
+        page.driver.get(url)
+        page.until(lambda: page.messages("user") == ["Hi"])
+        page.ask("In the second")
+    finally:
+        page.driver.close()
+        page.driver.switch_to.window(first)
+    page.ask("In the first")
+    (conversation,) = page.driver.execute_async_script(CONVERSATIONS)
+    texts = [message["text"] for message in conversation["messages"].values() if message["role"] == "user"]
+    assert sorted(texts) == ["Hi", "In the first", "In the second"]
 
 
 def test_a_message_is_deleted_with_what_followed_and_comes_back(page, server):

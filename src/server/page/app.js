@@ -130,6 +130,7 @@ class Page {
     this.chat.composer.area.focus();
   }
   forget(id) {
+    this.chat.answers.get(id)?.controller.abort();
     if (this.chat.conversation?.id === id) this.openNew();
   }
 

@@ -1,7 +1,7 @@
 // The list of conversations: new, search, rename, export, import, delete.
 import {asMarkdown, readConversation, textWithFiles, titleOf} from './conversation.js';
 import {dialog, el, icon, iconButton, replace, save, toast} from './dom.js';
-import {allConversations, deleteConversation, loadConversation, saveConversation} from './store.js';
+import {allConversations, deleteConversation, loadConversation, restoreConversation, saveConversation} from './store.js';
 import {dayName, t} from './words.js';
 
 const kImportBytesMax = 64 << 20;
@@ -124,7 +124,7 @@ export class Sidebar {
     toast(t('removed'), {
       label: t('undo'),
       run: async () => {
-        await saveConversation(conversation);
+        await restoreConversation(conversation);
         this.refresh();
       }
     });
@@ -151,7 +151,7 @@ export class Sidebar {
       const {conversations} = JSON.parse(await file.text());
       if (!Array.isArray(conversations)) throw new Error('conversations: a list is expected');
       const read = conversations.map(readConversation);  // all of them, before one is kept
-      for (const conversation of read) await saveConversation(conversation);
+      for (const conversation of read) await restoreConversation(conversation);
       this.refresh();
       toast(t('imported', {n: read.length}));
     } catch (error) {

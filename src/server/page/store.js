@@ -5,6 +5,8 @@ const kName = 'headrace';
 const kStore = 'conversations';
 let database = null;
 const unsaved = new Map();  // without a database
+const deleted = new Set();  // whose answers may still be coming
+const known = new Map();    // messages of each conversation that this page has had
 
 function opened() {
   database ??= new Promise((resolve) => {
@@ -31,16 +33,45 @@ async function transact(mode, run) {
   });
 }
 
+// What another page has added meanwhile is kept, and is in `conversation` from then on.
+function takeOthers(conversation, stored) {
+  const own = known.get(conversation.id) ?? new Set();
+  for (const [id, message] of Object.entries(stored?.messages ?? {}))
+    if (!own.has(id)) conversation.messages[id] ??= message;
+  note(conversation);
+}
+function note(conversation) {
+  const own = known.get(conversation.id) ?? new Set();
+  for (const id of Object.keys(conversation.messages)) own.add(id);
+  known.set(conversation.id, own);
+}
+
+// Not of one that was deleted.
 export async function saveConversation(conversation) {
+  if (deleted.has(conversation.id)) return;
   unsaved.set(conversation.id, conversation);
-  await transact('readwrite', (store) => store.put(conversation));
+  await transact('readwrite', (store) => {
+    const asked = store.get(conversation.id);
+    asked.onsuccess = () => {
+      takeOthers(conversation, asked.result);
+      store.put(conversation);
+    };
+  });
+}
+
+export async function restoreConversation(conversation) {
+  deleted.delete(conversation.id);
+  await saveConversation(conversation);
 }
 
 export async function loadConversation(id) {
-  return (await transact('readonly', (store) => store.get(id))) ?? unsaved.get(id) ?? null;
+  const found = (await transact('readonly', (store) => store.get(id))) ?? unsaved.get(id) ?? null;
+  if (found) note(found);
+  return found;
 }
 
 export async function deleteConversation(id) {
+  deleted.add(id);
   unsaved.delete(id);
   await transact('readwrite', (store) => store.delete(id));
 }
