@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import itertools
 import json
+import operator
 import random
 from typing import Any, Dict, Iterable, List, Optional, Sequence, Tuple, Union
 
@@ -90,7 +91,15 @@ class Model:
 
 
 def _ids(prompt: Any) -> List[int]:
-    return prompt.tolist() if hasattr(prompt, "tolist") else list(prompt)
+    ids = prompt.tolist() if hasattr(prompt, "tolist") else list(prompt)
+    try:
+        ids = [operator.index(each) for each in ids]
+    except TypeError:
+        raise ValueError("a prompt of token ids has something that is no integer") from None
+    for each in ids:
+        if not 0 <= each < 1 << 31:
+            raise ValueError(f"a prompt has the token id {each}: there is no such token")
+    return ids
 
 
 class Answer:

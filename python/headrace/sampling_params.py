@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import dataclasses
+import math
+import operator
 from typing import Dict, List, Optional, Union
 
 from ._engine import Beams, Sampling
@@ -12,6 +14,9 @@ _BOUNDS = {
     "presence_penalty": (-2, 2), "frequency_penalty": (-2, 2), "repetition_penalty": (1e-6, 100), "max_tokens": (1, 1 << 30),
     "min_tokens": (0, 1 << 30), "logprobs": (0, 20), "prompt_logprobs": (0, 20),
 }
+
+
+_INTEGERS = ("n", "top_k", "max_tokens", "min_tokens", "logprobs", "prompt_logprobs", "seed")
 
 
 @dataclasses.dataclass
@@ -39,10 +44,21 @@ class SamplingParams:
     logit_bias: Optional[Dict[int, float]] = None
 
     def __post_init__(self) -> None:
+        for name in _INTEGERS:
+            value = getattr(self, name)
+            try:
+                setattr(self, name, None if value is None else operator.index(value))
+            except TypeError:
+                raise ValueError(f"{name} is {value!r}: must be an integer") from None
         for name, (low, high) in _BOUNDS.items():
             value = getattr(self, name)
             if value is not None and not low <= value <= high:
                 raise ValueError(f"{name} is {value}: must be between {low} and {high}")
+        if self.max_tokens is not None and self.min_tokens > self.max_tokens:
+            raise ValueError(f"min_tokens is {self.min_tokens}: must be at most max_tokens, {self.max_tokens}")
+        for token, bias in (self.logit_bias or {}).items():
+            if math.isnan(bias) or bias == math.inf:
+                raise ValueError(f"logit_bias of token {token} is {bias}: must be a number, or -inf to ban it")
 
     def _sampling(self, seed: Optional[int]) -> Sampling:
         sampling = Sampling()

@@ -287,6 +287,14 @@ def test_mistakes_are_named(llm):
         SamplingParams(temperature=-1)
     with pytest.raises(ValueError, match="the context holds 1024"):
         llm.generate("x " * 3000, GREEDY)
+    for fields, words in [({"max_tokens": 2.5}, "max_tokens is 2.5: must be an integer"), ({"min_tokens": 9, "max_tokens": 2}, "at most max_tokens"),
+                          ({"logit_bias": {1: float("nan")}}, "logit_bias of token 1"), ({"logit_bias": {1: float("inf")}}, "logit_bias of token 1")]:  # fmt: skip
+        with pytest.raises(ValueError, match=words):
+            SamplingParams(**fields)
+    for ids in ([1.5], [1, 2**31], ["a"]):
+        with pytest.raises(ValueError, match="a prompt of token ids has|a prompt has the token id"):
+            llm.generate([{"prompt_token_ids": ids}])
+    assert SamplingParams(max_tokens=numpy.int64(3)).max_tokens == 3
     with pytest.raises(ValueError, match="the prompt is empty"):
         llm.generate([[]], GREEDY)
     with pytest.raises(ValueError, match="vocabulary"):
