@@ -281,7 +281,8 @@ class QuantizeRun {
           own_text ? "the built-in calibration text" : options_.calibration, ids.size(), wanted,
           length, wanted * length,
           std::ceil(bytes_a_token * static_cast<double>(wanted * length) / 1000),
-          std::max<int64_t>(there, 1), there > 0 ? length : std::ssize(ids)));
+          std::max<int64_t>(there, 1),
+          there > 0 ? length : std::max<int64_t>(std::ssize(ids), 16)));
     }
     HR_RETURN_IF_ERROR(check_rows(wanted * length));
     for (int64_t s = 0; s < wanted; ++s) {
@@ -305,17 +306,25 @@ class QuantizeRun {
                     rows, columns));
   }
 
+  // No longer than the model's context.
+  int32_t perplexity_window() const {
+    return weights_.config.context_length > 0
+               ? std::min(kPerplexityWindow, static_cast<int32_t>(weights_.config.context_length))
+               : kPerplexityWindow;
+  }
+
   Result<Perplexity> perplexity_of(const std::string& model) const {
     StackOptions stack{.model = model};
     stack.device.choice = DeviceChoice::kCpu;
     stack.device.threads = options_.threads;
     stack.load.activation_bits = 16;  // what is compared is weights
     stack.batch.max_num_seqs = 4;
-    stack.memory.max_model_len = kPerplexityWindow;
+    const int32_t window = perplexity_window();
+    stack.memory.max_model_len = window;
     HR_ASSIGN_OR_RETURN(const auto loaded, ModelStack::load(stack));
     Progress progress("perplexity", "windows");
     return measure_perplexity(
-        *loaded, perplexity_text_, kPerplexityWindow, [&](int64_t done, int64_t windows, double) {
+        *loaded, perplexity_text_, window, [&](int64_t done, int64_t windows, double) {
           progress.update(static_cast<double>(done), static_cast<double>(windows));
         });
   }

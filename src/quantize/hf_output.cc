@@ -92,7 +92,7 @@ class HfLayout {
 
  private:
   void add(const SafetensorsTensor& tensor) {
-    const auto match = match_hf_name(names_, tensor.name);
+    const auto match = match_in_model(names_, tensor.name);
     const std::string gguf = match ? match->gguf : tensor.name;
     const bool plain =
         match && match->expert < 0 && match->second_half.empty() && match->form == HfForm::kPlain;
@@ -215,12 +215,26 @@ class HfOutput final : public OutputModel {
                     fs::copy_options::overwrite_existing, error);
       if (error) break;
     }
+    if (!error) error = copy_modules();
     if (!error) fs::rename(options_.partial, options_.path, error);
     if (!error) return ok_status();
     return internal_error(fmt::format("{}: {}", options_.path, error.message()));
   }
 
  private:
+  // Folders of a sentence-transformers model: how its rows become vectors.
+  std::error_code copy_modules() const {
+    std::error_code error;
+    const fs::path source = options_.source;
+    for (const auto& folder : fs::directory_iterator(source, error)) {
+      if (!folder.is_directory() || !fs::exists(folder.path() / "config.json", error)) continue;
+      fs::copy(folder.path(), fs::path(options_.partial) / folder.path().filename(),
+               fs::copy_options::recursive | fs::copy_options::overwrite_existing, error);
+      if (error) break;
+    }
+    return error;
+  }
+
   Status write_config() const {
     const std::string from = options_.source + "/config.json";
     HR_ASSIGN_OR_RETURN(const auto file, MappedFile::open(from));

@@ -138,7 +138,9 @@ LayerQuantiser::Source LayerQuantiser::source_of(const InputStatistics& inputs) 
     return {.matrix = in_layer("ffn_up.weight")};
   }
   const auto values = weights_.find(in_layer("attn_v.weight"));
-  if (reads("attn_output.weight") && values != weights_.end() && !has("attn_v.bias") &&
+  // Gemma 4 norms its values, which undoes what they are scaled by.
+  const bool normed = job_.config.architecture == "gemma4";
+  if (reads("attn_output.weight") && !normed && values != weights_.end() && !has("attn_v.bias") &&
       values->second.rows() == int64_t{job_.config.kv_heads} * job_.config.head_dim) {
     return {.matrix = in_layer("attn_v.weight"),
             .shared_by = job_.config.heads / job_.config.kv_heads};

@@ -50,7 +50,11 @@ Status LayerRunner::embed(const WeightSource& weights) {
   HR_ASSIGN_OR_RETURN(const auto model, load({0, 0}, weights));
   hidden_ = Matrix(row_count(), model->spec().hidden_size);
   OpContext context{device_, *stream_, workspace_, mesh_};
-  model->embed(context, {.tokens = tokens_},
+  std::vector<int32_t> positions;  // of families that learn them
+  for (int64_t row = 0; row < row_count(); ++row) {
+    positions.push_back(static_cast<int32_t>(row % length_));
+  }
+  model->embed(context, {.tokens = tokens_, .positions = positions},
                {reinterpret_cast<std::byte*>(hidden_.row(0)), DType::kF32,
                 Shape{hidden_.rows(), hidden_.columns()}});
   return ok_status();

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <array>
+#include <string>
 
 namespace headrace {
 namespace {
@@ -173,5 +174,13 @@ HfTensorNames llama_hf_names() { return kLlama; }
 HfTensorNames expert_hf_names() { return kLlamaWithExperts; }
 HfTensorNames phi_moe_hf_names() { return kPhiMoe; }
 HfTensorNames granite_moe_hf_names() { return kGraniteMoe; }
+
+std::optional<HfMatch> match_in_model(HfTensorNames names, std::string_view name) {
+  auto match = match_hf_name(names, name);
+  for (const std::string_view model : {"model.", "transformer."}) {
+    if (!match) match = match_hf_name(names, std::string(model) + std::string(name));
+  }
+  return match;
+}
 
 }  // namespace headrace

@@ -54,11 +54,12 @@ struct IntegerForm {
   QuantLayout layout;
   int32_t bits;
   int64_t n, k, groups;
+  int64_t group_size = 0;  // 0: all groups are alike
   int64_t scale_row_step, scale_group_step;
   int64_t zero_row_step = 0;  // of zeros that are bytes
   bool zeros_less_one = false;
 
-  int64_t group_columns() const { return k / groups; }
+  int64_t group_columns() const { return group_size > 0 ? group_size : k / groups; }
   int64_t per_word() const { return 32 / bits; }
   int middle() const { return 1 << (bits - 1); }
 };
@@ -476,6 +477,12 @@ class FormReader {
       form_.scale_group_step = 1;
     }
     if (form_.groups > 0 && form_.k % form_.groups == 0) return ok_status();
+    // The last group is a short one; their size is a power of two.
+    for (int64_t size = 16; by_groups() && size < form_.k; size *= 2) {
+      if ((form_.k + size - 1) / size != form_.groups) continue;
+      form_.group_size = size;
+      return ok_status();
+    }
     return wrong_shape(scales);
   }
 

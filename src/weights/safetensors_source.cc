@@ -97,16 +97,6 @@ Result<Files> open_files(const std::string& path) {
   return Files{std::move(file)};
 }
 
-// A base class (Qwen3Model, GPT2Model) saves its tensors without the name that it has in a class
-// with a head.
-std::optional<HfMatch> match_in_model(HfTensorNames names, std::string_view name) {
-  auto match = match_hf_name(names, name);
-  for (const std::string_view model : {"model.", "transformer."}) {
-    if (!match) match = match_hf_name(names, std::string(model) + std::string(name));
-  }
-  return match;
-}
-
 bool is_aligned(const std::byte* data) {
   return reinterpret_cast<uintptr_t>(data) % kAlignment == 0;
 }

@@ -5,6 +5,7 @@ import json
 import os
 import pathlib
 import random
+import shutil
 import signal
 import struct
 import time
@@ -49,6 +50,57 @@ def write_folder(path, hidden=64, ffn=96, vocab=96):
     text = json.dumps(header).encode()
     (path / "model.safetensors").write_bytes(struct.pack("<Q", len(text)) + text + data)
     return path
+
+
+def rewrite(folder, change):
+    """The tensors of a folder as `change` makes them of {name: (type, shape, bytes)}."""
+    path = folder / "model.safetensors"
+    data = path.read_bytes()
+    size = struct.unpack("<Q", data[:8])[0]
+    tensors = {name: (of["dtype"], of["shape"], data[8 + size :][slice(*of["data_offsets"])])
+               for name, of in json.loads(data[8 : 8 + size]).items() if name != "__metadata__"}
+    header, data = {}, b""
+    for name, (dtype, shape, values) in change(tensors).items():
+        header[name] = {"dtype": dtype, "shape": shape, "data_offsets": [len(data), len(data) + len(values)]}
+        data += values
+    text = json.dumps(header).encode()
+    path.write_bytes(struct.pack("<Q", len(text)) + text + data)
+
+
+def test_a_base_class_and_its_modules_come_along(program, tmp_path):
+    """As models of vectors are saved: names without `model.`, and folders that say how rows become vectors."""
+    source, out = write_folder(tmp_path / "float"), tmp_path / "out"
+    rewrite(source, lambda tensors: {name.removeprefix("model."): of for name, of in tensors.items() if name != "lm_head.weight"})
+    config = json.loads((source / "config.json").read_text()) | {"architectures": ["LlamaModel"]}
+    (source / "config.json").write_text(json.dumps(config))
+    (source / "1_Pooling").mkdir()
+    (source / "1_Pooling" / "config.json").write_text("{}")
+    program.text("quantize", source, out, "--method", "nearest", "--no-perplexity")
+    names = struct.unpack("<Q", (out / "model.safetensors").read_bytes()[:8])
+    header = json.loads((out / "model.safetensors").read_bytes()[8 : 8 + names[0]])
+    assert "layers.0.self_attn.q_proj.weight_packed" in header
+    assert (out / "1_Pooling" / "config.json").read_text() == "{}"
+
+
+@pytest.mark.parametrize("method", ["gptq", "awq"])
+def test_learned_positions_are_those_of_the_calibration(program, tmp_path, method):
+    source, data = tmp_path / "float", MODELS.parent
+    shutil.copytree(data / "models" / "gpt-neo", source)
+    shutil.copy(data / "pooled" / "qwen3_embedding" / "tokenizer.json", source)  # of 272 tokens
+
+    def longer(tensors):
+        dtype, (rows, columns), values = tensors["transformer.wte.weight"]
+        row = len(values) // rows
+        return tensors | {"transformer.wte.weight": (dtype, [272, columns], (values * 3)[: 272 * row])}
+
+    rewrite(source, longer)
+    config = json.loads((source / "config.json").read_text()) | {"vocab_size": 272}
+    (source / "config.json").write_text(json.dumps(config))
+    text = tmp_path / "text"
+    text.write_text("What a river says to a mill is not what the mill hears of it. " * 40)
+    program.text("quantize", source, tmp_path / "out", "--method", method, "--no-perplexity", "--calibration", text,
+                 "--samples", "4", "--length", "64", "--group-size", "16")
+    assert (tmp_path / "out" / "model.safetensors").stat().st_size > 0
 
 
 @pytest.mark.parametrize("bits, flags", [(4, []), (4, ["--asymmetric"]), (8, [])])
