@@ -142,13 +142,13 @@ std::optional<Row> adjusted_row(const LogitMath& math, const SampleScratch& scra
 float weight_bound(const SampleRow& row, const Row& values, double total) {
   float bound = std::numeric_limits<float>::min();  // a weight of 0 is never drawn
   bound = std::max(bound, row.min_p);
-  // With top-k, and with typical sampling, the total that p is a part of is smaller than the row's;
-  // no bound from top-p then.
-  if (row.top_p < 1.0f && row.top_k <= 0 && row.typical_p >= 1.0f) {
+  // Where others cut, too, the total that p is a part of is that of what they keep: it is summed up
+  // from candidates, of which none may be missing.
+  const bool alone =
+      row.top_k <= 0 && row.typical_p >= 1.0f && row.min_p <= 0 && row.top_n_sigma <= 0;
+  if (row.top_p < 1.0f && alone) {
     const double share = (1.0 - static_cast<double>(row.top_p)) / static_cast<double>(values.size);
-    // Of the row's total after min-p, which is at least the largest weight, 1.
-    const double kept_total = row.min_p > 0 || row.top_n_sigma > 0 ? 1.0 : total;
-    bound = std::max(bound, static_cast<float>(0.5 * share * kept_total));
+    bound = std::max(bound, static_cast<float>(0.5 * share * total));
   }
   return bound;
 }
