@@ -229,6 +229,7 @@ class EngineImpl final : public Engine {
   std::deque<Command> mailbox_;
   EngineStats stats_;
   StepHistory steps_;
+  int64_t kept_left_out_ = 0;         // units of the file of kept pages that found no room
   std::array<QueueGauge, 2> gauges_;  // of the requests submitted and not ended: live, background
   size_t refused_background_ = 0;
   int64_t refused_tokens_ = 0;  // prompt of the request that was refused last
@@ -333,8 +334,9 @@ void EngineImpl::restore_kept() {
   const auto restored =
       restore_kv(options_.kv_save_path, options_.kv_fingerprint, *cache, *runner_);
   if (restored.ok()) {
-    log_info("{} units of keys and values restored from {}, {} damaged", restored->units,
-             options_.kv_save_path, restored->damaged);
+    kept_left_out_ = restored->left_out;
+    log_info("{} units of keys and values restored from {}, {} damaged, {} without room",
+             restored->units, options_.kv_save_path, restored->damaged, restored->left_out);
   } else if (restored.status().code() != StatusCode::kNotFound) {
     log_warning("keys and values are not restored: {}", restored.status().message());
   }
@@ -344,6 +346,10 @@ void EngineImpl::restore_kept() {
 void EngineImpl::save_kept() {
   const PrefixCache* cache = scheduler_->prefix_cache();
   if (options_.kv_save_path.empty() || cache == nullptr || runner_->page_bytes() == 0 || failed_) {
+    return;
+  }
+  if (kept_left_out_ > 0 && totals_.steps == 0) {
+    log_info("{} stays as it was: nothing has been computed since", options_.kv_save_path);
     return;
   }
   const auto saved = save_kv(options_.kv_save_path, options_.kv_fingerprint, *cache, *runner_);

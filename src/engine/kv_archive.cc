@@ -228,16 +228,19 @@ Result<KvArchiveCounts> restore_kv(const std::string& path, const std::string& f
   const int64_t page_bytes = runner.page_bytes();
   HR_RETURN_IF_ERROR(check_file_header(reader, path, fingerprint, page_bytes));
   KvArchiveCounts counts;
-  std::vector<int32_t> nodes;  // of the records; -1: not restored
+  constexpr int32_t kDamaged = -1, kLeftOut = -2;
+  std::vector<int32_t> nodes;  // of the records, or why there is none
   Record record;
   for (Record::State state = record.read(reader, page_bytes); state != Record::State::kEnd;
        state = record.read(reader, page_bytes)) {
     const auto parent = static_cast<size_t>(std::max(record.header.parent, 0));
     const bool is_child = record.header.parent >= 0;
     const bool has_parent = !is_child || (parent < nodes.size() && nodes[parent] >= 0);
-    nodes.push_back(-1);
+    const bool behind_left_out = is_child && parent < nodes.size() && nodes[parent] == kLeftOut;
+    const bool left_out = behind_left_out && state != Record::State::kDamaged;
+    nodes.push_back(left_out ? kLeftOut : kDamaged);
     if (state == Record::State::kDamaged || !has_parent) {
-      ++counts.damaged;
+      ++(left_out ? counts.left_out : counts.damaged);
       continue;
     }
     const PrefixKey key{.salt = {record.salt.data(), record.salt.size()},
@@ -245,7 +248,11 @@ Result<KvArchiveCounts> restore_kv(const std::string& path, const std::string& f
                         .arithmetic = record.header.arithmetic};
     const std::optional<RestoredUnit> unit =
         cache.restore_unit(key, is_child ? nodes[parent] : -1, record.tokens, record.slots);
-    if (!unit) continue;  // the pool is full, or the tree has it
+    if (!unit) {  // the pool is full, or the tree has it
+      nodes.back() = kLeftOut;
+      ++counts.left_out;
+      continue;
+    }
     nodes.back() = unit->node;
     for (size_t i = 0; i < unit->pages.size(); ++i) {
       const Status written = runner.write_page(

@@ -21,7 +21,8 @@ namespace headrace {
 
 struct KvArchiveCounts {
   int64_t units = 0;
-  int64_t damaged = 0;  // found damaged, or behind what was
+  int64_t damaged = 0;   // found damaged, or behind what was
+  int64_t left_out = 0;  // sound, and the pool had no room
   int64_t bytes = 0;
 };
 

@@ -169,6 +169,17 @@ TEST_F(KvArchive, APageThatCannotBeWrittenLeavesNothing) {
   other.check();
 }
 
+// Of a pool that is too small the first come; the others are as sound as they were.
+TEST_F(KvArchive, WhatHasNoRoomIsNotDamaged) {
+  World other(5);
+  const auto restored = restore_kv(path_, "model", other.cache, other.runner);
+  ASSERT_TRUE(restored.ok()) << restored.status().message();
+  EXPECT_GT(restored->units, 0);
+  EXPECT_GT(restored->left_out, 0);
+  EXPECT_EQ(restored->units + restored->left_out, counts_.units);
+  EXPECT_EQ(restored->damaged, 0);
+}
+
 // Whatever byte is damaged: what is found is right, and the rest is computed again.
 TEST_F(KvArchive, DamageIsFoundByChecksum) {
   const std::string whole = read_file();

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <array>
 #include <chrono>
+#include <fstream>
 #include <limits>
 #include <utility>
 
@@ -10,6 +11,7 @@
 #include <fmt/ranges.h>
 
 #include "base/check.h"
+#include "base/log.h"
 #include "tensor/physical_pages.h"
 
 namespace headrace {
@@ -105,6 +107,18 @@ class RangedMemory : public KvMemory {
   std::vector<int32_t> held_;  // [slots][groups] pages that the sequence has had a place for
 };
 
+// On a CPU each page that is shown is a mapping of its own, of which the system bounds how many a
+// process has.
+void warn_of_mappings(int64_t entries) {
+  int64_t most = 0;
+  if (!(std::ifstream("/proc/sys/vm/max_map_count") >> most) || entries < most) return;
+  log_warning(
+      "--kv-memory virtual may come to show {} pages, and a process may have {} mappings "
+      "(vm.max_map_count): lower --max-num-seqs or --max-model-len, raise it to {}, or use "
+      "--kv-memory paged",
+      entries, most, 2 * entries);
+}
+
 // Entries of the ranges come first; behind them, one page for padding.
 class VirtualMemory final : public RangedMemory {
  public:
@@ -113,6 +127,7 @@ class VirtualMemory final : public RangedMemory {
     HR_ASSIGN_OR_RETURN(memory->pages_,
                         PhysicalPages::create(device, shape.page_bytes, shape.page_count));
     const int64_t entries = memory->entry_count() + 1;
+    if (device.kind() == DeviceKind::kCpu) warn_of_mappings(entries);
     HR_ASSIGN_OR_RETURN(memory->base_, memory->pages_->reserve(entries * shape.page_bytes));
     memory->shown_.assign(static_cast<size_t>(entries), -1);
     HR_RETURN_IF_ERROR(memory->show(memory->padding_entry(), BlockId(shape.page_count - 1)));

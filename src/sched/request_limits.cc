@@ -34,7 +34,10 @@ Status check_groups(const SchedulerOptions& options) {
           fmt::format("KV group {} has {} tokens a block", i, group.block_tokens), "groups");
     }
     if (group.kind == KvKind::kSliding && options.allocation == KvAllocation::kReserveMax) {
-      return invalid_argument("reserving the whole context knows no sliding window", "allocation");
+      return invalid_argument(
+          "--kv-memory contiguous reserves whole contexts and knows no sliding window, which this "
+          "model has: use --kv-memory paged or virtual",
+          "kv-memory");
     }
     if (group.kind == KvKind::kSliding && group.window <= 0) {
       return invalid_argument(fmt::format("KV group {} slides over {} tokens", i, group.window),
