@@ -19,6 +19,7 @@
 
 #include "apps/batch_beside.h"
 #include "apps/etcd_flags.h"
+#include "apps/limit_flags.h"
 #include "apps/model_download.h"
 #include "apps/seccomp_filter.h"
 #include "apps/serve_replicas.h"
@@ -202,91 +203,6 @@ void add_output_flags(CLI::App& app, ServeFlags& flags) {
   app.add_flag("--end-forms,!--no-end-forms", flags.ends_forms,
                "Structured output: an answer ends its form within max_tokens (default: on)")
       ->group(kGroup);
-}
-
-void add_queue_limit_flags(CLI::App& app, ServeFlags& flags) {
-  app.add_option("--max-num-queued-reqs,--max-queued-requests",
-                 flags.model.stack.engine.scheduler.max_queued_requests,
-                 "Requests that may wait; more are told 429 (default: 256)")
-      ->transform(size_between(1, 1 << 20))
-      ->type_name("N")
-      ->group(kGroup);
-  RequestLimits& requests = flags.server.requests;
-  app.add_option("--queue-timeout", requests.queue_seconds_max,
-                 "Longest wait for the first step; then a request is told 503 (0: no bound) "
-                 "(default: 30)")
-      ->check(number_between(0.0, 86400.0))
-      ->type_name("SECONDS")
-      ->group(kGroup);
-  app.add_option("--flex-queue-timeout", requests.flex_queue_seconds_max,
-                 "The same of requests with service_tier flex, which take what others leave "
-                 "(default: 600)")
-      ->check(number_between(0.0, 86400.0))
-      ->type_name("SECONDS")
-      ->group(kGroup);
-  app.add_option_function<double>(
-         "--sse-ping-interval",
-         [&requests](double seconds) { requests.ping_seconds = std::max(0.0, seconds); },
-         "A stream that is silent for so long gets a comment, which keeps proxies from cutting it "
-         "(0: none) (default: 30)")
-      ->check(number_between(-1.0, 86400.0))
-      ->type_name("SECONDS")
-      ->group(kGroup);
-  app.add_option("--max-tokenize-bytes", requests.tokenize_bytes_max,
-                 "Longest text of /tokenize; longer ones are refused (default: 2 MiB)")
-      ->transform(size_between(1, 1 << 30))
-      ->type_name("BYTES")
-      ->group(kGroup);
-}
-
-void add_key_limit_flags(CLI::App& app, KeyLimits& limits) {
-  const auto key_limit = [&](const char* name, auto& limit, const char* help) {
-    app.add_option(name, limit, help)
-        ->transform(size_between(1, int64_t{1} << 30))
-        ->type_name("N")
-        ->group("Server");
-  };
-  key_limit("--key-requests-per-minute", limits.requests_per_minute,
-            "Of each API key that has no limit of its own; more are told 429 (default: no limit)");
-  key_limit("--key-tokens-per-minute", limits.tokens_per_minute,
-            "The same, of prompts and answers (default: no limit)");
-  key_limit("--key-concurrent-requests", limits.concurrent_requests,
-            "The same, at a time (default: no limit)");
-}
-
-void add_size_limit_flags(CLI::App& app, ServeFlags& flags) {
-  app.add_option("--max-connections", flags.server.http.connections_max,
-                 "Connections open at the same time; more wait to be accepted (default: 4096)")
-      ->transform(size_between(1, 1 << 20))
-      ->type_name("N")
-      ->group(kGroup);
-  app.add_option("--max-connections-per-address", flags.server.http.connections_per_address_max,
-                 "Of one client address; more are told 429 (default: 256)")
-      ->transform(size_between(1, 1 << 20))
-      ->type_name("N")
-      ->group(kGroup);
-  app.add_option(
-         "--max-pinned-tokens", flags.server.requests.pins.tokens_per_key,
-         "Prompt tokens that each API key may keep in the prefix cache; 0: none (default: a "
-         "quarter of the cache)")
-      ->transform(size_between(0, int64_t{1} << 40))
-      ->type_name("N")
-      ->group(kGroup);
-  app.add_option("--max-stored-response-bytes", flags.server.requests.stored_response_bytes_max,
-                 "Memory for responses of /v1/responses that each API key may ask for again; 0: "
-                 "none is kept (default: 32 MiB)")
-      ->transform(size_between(0, int64_t{1} << 40))
-      ->type_name("BYTES")
-      ->group(kGroup);
-  app.add_option("--max-logprobs", flags.server.requests.logprobs_max,
-                 "Most log-probabilities for each token (default: 20)")
-      ->check(CLI::Range(0, 1024))
-      ->type_name("N")
-      ->group(kGroup);
-  app.add_option("--seed", flags.model.stack.load.dummy_seed,
-                 "Of the weights with --load-format dummy")
-      ->type_name("N")
-      ->group("Model");
 }
 
 void add_batch_job_flags(CLI::App& app, ServeFlags& flags) {
@@ -678,9 +594,13 @@ SubcommandRun define_serve(CLI::App& app) {
   add_unix_socket_flags(app, *flags);
   add_tls_flags(app, *flags);
   add_trace_flags(app, flags->server.traces);
-  add_queue_limit_flags(app, *flags);
+  add_queue_limit_flags(app, flags->model.stack.engine.scheduler, flags->server.requests);
   add_key_limit_flags(app, flags->key_limits);
-  add_size_limit_flags(app, *flags);
+  add_size_limit_flags(app, flags->server.http, flags->server.requests);
+  app.add_option("--seed", flags->model.stack.load.dummy_seed,
+                 "Of the weights with --load-format dummy")
+      ->type_name("N")
+      ->group("Model");
   app.add_option("--model-load-timeout", flags->server.requests.model_load_seconds_max,
                  "Longest wait of a request for its model to be loaded; then it is told 503 (0: no "
                  "bound) (default: 300)")

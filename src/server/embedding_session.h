@@ -9,7 +9,7 @@
 #include <vector>
 
 #include "engine/embedding_engine.h"
-#include "server/embedding_budget.h"
+#include "server/answer_budget.h"
 #include "server/embedding_format.h"
 #include "server/exchange.h"
 #include "server/key_quota.h"
@@ -25,7 +25,7 @@ struct EmbeddingPlan {
   EmbeddingAnswer answer;
   std::function<std::string(const EmbeddingRows&, const EmbeddingAnswer&)> write;
   std::unique_ptr<KeyQuota::Lease> lease;  // nullptr: no quota
-  std::shared_ptr<const EmbeddingBudget::Lease> vectors;
+  std::shared_ptr<const AnswerBudget::Lease> vectors;
   std::vector<HttpHeader> headers;  // of the answer
 };
 

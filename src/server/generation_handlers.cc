@@ -117,6 +117,23 @@ std::optional<Json> take_resume(Json& body) {
   return resume;
 }
 
+// Refuses what would need more memory than one answer may have, if it became as long as it may by
+// its own fields, before anything of it is computed.
+Status check_answer_bytes(const RequestLimits& limits, const GenerationPlan& plan) {
+  const GenerationSettings& settings = plan.settings;
+  if (settings.stream) return ok_status();
+  const size_t choices = plan.prompts.size() * static_cast<size_t>(settings.sampling.n);
+  const size_t tokens = settings.max_tokens ? static_cast<size_t>(settings.sampling.max_tokens) : 0;
+  size_t bytes = choices * tokens * answer_token_bytes(settings.sampling.logprobs);
+  for (size_t i = 0; i < plan.prompts.size(); ++i) bytes += told_prompt_bytes(plan, i);
+  if (bytes <= limits.answer_bytes_max) return ok_status();
+  return invalid_argument(
+      fmt::format("the answer may have {} MiB, but one that is not streamed has at most {} MiB "
+                  "(--max-answer-bytes): {}",
+                  (bytes >> 20) + 1, limits.answer_bytes_max >> 20, kLessOfAnAnswer),
+      "stream");
+}
+
 // Whatever decides the bits of an answer's tokens: a server that has the same makes the same ones.
 std::string fingerprint_of(const ReadyModel& model, const GenerationPlan& plan) {
   const EngineOptions& options = model.served.engine->options();
@@ -175,6 +192,10 @@ void generate(RouteCall& call, const MakePlan& make_plan, const StartAnswer& sta
   Result<GenerationPlan> plan =
       make_plan(*call.model, call.state.context_of(*call.model, call.shown_model), call.body);
   if (plan.ok()) plan = with_adapter(*call.model, *std::move(plan));
+  if (plan.ok()) {
+    const Status fits = check_answer_bytes(call.state.limits, *plan);
+    if (!fits.ok()) plan = fits;
+  }
   if (plan.ok() && (resume || !call.request.header(kJournalHeader).empty())) {
     const Status kept = keep_journal(*call.model, resume, *plan);
     if (!kept.ok()) plan = kept;

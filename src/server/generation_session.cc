@@ -22,6 +22,13 @@ void add_headers(std::vector<HttpHeader> headers, HttpResponse& response) {
 
 }  // namespace
 
+size_t told_prompt_bytes(const GenerationPlan& plan, size_t prompt) {
+  const SamplingParams& sampling = plan.settings.sampling;
+  if (plan.echo.empty() && sampling.prompt_logprobs < 0) return 0;
+  return plan.prompts[prompt].size() * static_cast<size_t>(sampling.n) *
+         answer_token_bytes(sampling.prompt_logprobs);
+}
+
 std::vector<HttpHeader> GenerationPlan::answer_headers() const {
   std::vector<HttpHeader> all = headers;
   std::string names;
@@ -91,6 +98,7 @@ GenerationSession::GenerationSession(ServerState& state, GenerationPlan plan,
     }
     prompt_tokens_ += static_cast<int64_t>(plan_.prompts[i].size());
   }
+  if (!settings.stream) kept_ = state.answer_budget.begin();
   progress_->model = &model_;
   progress_->prompt_tokens = prompt_tokens_;
   progress_->generated_max = static_cast<int64_t>(choices_.size()) * settings.sampling.max_tokens;
@@ -288,10 +296,12 @@ void GenerationSession::handle(Arrival arrival) {
     if (plan_.settings.stream) open_stream();
     return;
   }
+  const bool begins = !prompt.started;
   note_times(prompt, choice, arrival);
   if (emission.finish == FinishReason::kFault) return fail(500, "the model gave no valid output");
   if (emission.finish == FinishReason::kAbort) return fail(503, "the request was aborted");
 
+  if (kept_ && !keep(arrival, begins)) return;
   if (plan_.journal) append_journal_arrival(out_, arrival);
   const bool engine_finished = emission.finish != FinishReason::kNone;
   const bool was_finished = choice.stream.finished();
@@ -304,6 +314,26 @@ void GenerationSession::handle(Arrival arrival) {
   }
   tell(prompt_index);
   if (finished_ == choices_.size()) finish();
+}
+
+// Charges what an arrival adds to an answer that is not streamed. False: there is no room for it,
+// and the answer has ended with an error.
+bool GenerationSession::keep(const Arrival& arrival, bool begins_prompt) {
+  size_t bytes =
+      arrival.emission.tokens.size() * answer_token_bytes(plan_.settings.sampling.logprobs);
+  if (begins_prompt) bytes += told_prompt_bytes(plan_, arrival.prompt);
+  const size_t most = state_.limits.answer_bytes_max;
+  if (kept_->bytes() + bytes > most) {
+    fail(400, fmt::format("the answer is longer than the {} MiB that one which is not streamed may "
+                          "have (--max-answer-bytes): {}",
+                          most >> 20, kLessOfAnAnswer));
+    return false;
+  }
+  if (kept_->grow(bytes)) return true;
+  fail(503, fmt::format("answers of other requests take all the memory that there is for those "
+                        "which are not streamed: send the request again later, or {}",
+                        kLessOfAnAnswer));
+  return false;
 }
 
 // What an arrival adds to its choice; how many tokens it had.
@@ -412,6 +442,8 @@ void GenerationSession::finish() {
   }
   HttpResponse response;
   response.body = write_json(plan_.format->whole(answers, usage()));
+  kept_->set(response.body.size());
+  response.held = std::move(kept_);
   response.headers = plan_.answer_headers();
   end(FinishReason::kNone);
   exchange_->respond(std::move(response));

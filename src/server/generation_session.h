@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "engine/engine.h"
+#include "server/answer_budget.h"
 #include "server/answer_format.h"
 #include "server/answer_journal.h"
 #include "server/arrival_queue.h"
@@ -48,6 +49,13 @@ struct GenerationPlan {
   // Of an answer that is no refusal: x-cache-pin too names what is pinned.
   std::vector<HttpHeader> answer_headers() const;
 };
+
+// What an answer that is not streamed tells of a prompt, at most, in all its choices.
+size_t told_prompt_bytes(const GenerationPlan& plan, size_t prompt);
+
+// What a request for too long an answer can do.
+inline constexpr std::string_view kLessOfAnAnswer =
+    "set stream, or ask for fewer prompts, choices, tokens or log-probabilities";
 
 class GenerationSession : public ExchangeObserver,
                           public std::enable_shared_from_this<GenerationSession> {
@@ -96,6 +104,7 @@ class GenerationSession : public ExchangeObserver,
   void ping_after(double seconds);
   void pump();
   void handle(Arrival arrival);
+  bool keep(const Arrival& arrival, bool begins_prompt);
   void note_times(Prompt& prompt, Choice& choice, const Arrival& arrival);
   int32_t take(Arrival arrival);
   void tell(size_t prompt);
@@ -122,7 +131,8 @@ class GenerationSession : public ExchangeObserver,
   const double arrival_time_;
 
   std::vector<Prompt> prompts_;
-  std::vector<Choice> choices_;  // prompt-major: index = prompt * n + choice
+  std::vector<Choice> choices_;                // prompt-major: index = prompt * n + choice
+  std::shared_ptr<AnswerBudget::Lease> kept_;  // of what is not streamed
   size_t finished_ = 0;
   bool streaming_ = false;  // the stream's head is out
   bool begun_ = false;      // and what stands in front of its events

@@ -15,6 +15,7 @@
 
 #include <fmt/format.h>
 
+#include "server/answer_budget.h"
 #include "server/memory_fixture.h"
 #include "server/server_fixture.h"
 
@@ -310,6 +311,107 @@ TEST(Edge, AnExceptionAfterTheClientHasLeftEndsNothing) {
   f.model.engine->throw_when_cancelled(false);
   EXPECT_EQ(f.get("/health").status, 200);
   EXPECT_EQ(f.post(kCompletions, R"({"prompt":"a","max_tokens":3})").status, 200);
+}
+
+// --- Answers that are not streamed ---------------------------------------------------------------
+
+ServerOptions one_mebibyte_answers() {
+  ServerOptions options;
+  options.requests.answer_bytes_max = 1 << 20;
+  return options;
+}
+
+// 8 choices of 4,000 tokens with 20 log-probabilities each would be 55 MB.
+TEST(Edge, WhatAnAnswerMayBecomeIsBoundedBeforeItIsMade) {
+  Fixture f({}, "hello", one_mebibyte_answers());
+  const char* const too_long[][2] = {
+      {"/v1/completions", R"({"prompt":"a","n":8,"max_tokens":4000,"logprobs":20})"},
+      {"/v1/completions", R"({"prompt":["a","b","c","d","e"],"max_tokens":4000})"},
+      {"/v1/chat/completions", R"({"messages":[{"role":"user","content":"a"}],"max_tokens":4000,)"
+                               R"("logprobs":true,"top_logprobs":20})"},
+      {"/generate", R"({"text":"a","return_logprob":true,"top_logprobs_num":20,)"
+                    R"("sampling_params":{"max_new_tokens":4000}})"},
+      {"/completion", R"({"prompt":"a","n_predict":4000,"n_probs":20})"},
+      {"/api/generate", R"({"prompt":"a","stream":false,"logprobs":true,"top_logprobs":20,)"
+                        R"("options":{"num_predict":4000}})"},
+  };
+  for (const auto& [path, body] : too_long) {
+    const TestResponse refused = f.post(path, body);
+    EXPECT_EQ(refused.status, 400) << path << refused.body;
+    EXPECT_NE(refused.body.find("one that is not streamed has at most 1 MiB (--max-answer-bytes): "
+                                "set stream, or ask for fewer"),
+              refused.body.npos)
+        << path << refused.body;
+  }
+  EXPECT_EQ(f.post(too_long[0][0], too_long[0][1]).error_param(), "stream");
+  EXPECT_EQ(f.model.engine->submitted(), 0);
+  // Echoed prompts count in each choice.
+  const std::string echoed =
+      fmt::format(R"({{"prompt":[{}],"echo":true,"logprobs":20,"max_tokens":0}})", zeros(3000));
+  EXPECT_EQ(f.post(kCompletions, echoed).status, 400);
+  // A stream has its own bounds, and what fits passes.
+  EXPECT_EQ(
+      f.post(kCompletions, R"({"prompt":"a","n":8,"max_tokens":4000,"logprobs":20,"stream":true})")
+          .status,
+      200);
+  EXPECT_EQ(f.post(kCompletions, R"({"prompt":"a","n":8,"max_tokens":50,"logprobs":20})").status,
+            200);
+}
+
+// What names no length may end early: it is bounded by what it is.
+TEST(Edge, AnAnswerThatGrowsTooLongEndsWithAnError) {
+  Fixture f({.step_seconds = 0.0005}, "", one_mebibyte_answers());
+  const TestResponse refused =
+      f.post(kChatPath, R"({"messages":[{"role":"user","content":"a"}],"logprobs":true,)"
+                        R"("top_logprobs":20,"seed":1})");
+  EXPECT_EQ(refused.status, 400);
+  EXPECT_NE(refused.body.find("longer than the 1 MiB"), refused.body.npos) << refused.body;
+  EXPECT_TRUE(eventually([&] { return f.model.engine->cancelled() == 1; }));
+  Fixture short_one({}, "hello", one_mebibyte_answers());
+  EXPECT_EQ(short_one
+                .post(kChatPath, R"({"messages":[{"role":"user","content":"a"}],"logprobs":true,)"
+                                 R"("top_logprobs":20})")
+                .status,
+            200);
+}
+
+// The estimate is of what is written.
+TEST(Edge, AnAnswerHasTheBytesThatItIsCountedFor) {
+  Fixture f({}, "");
+  const TestResponse chat =
+      f.post(kChatPath, R"({"messages":[{"role":"user","content":"a"}],"logprobs":true,)"
+                        R"("top_logprobs":20,"max_tokens":1000})");
+  ASSERT_EQ(chat.status, 200);
+  EXPECT_LT(chat.body.size(), 1100 * answer_token_bytes(20));
+  EXPECT_GT(chat.body.size(), 500 * answer_token_bytes(20));
+  const TestResponse words = f.post(kCompletions, R"({"prompt":"a","max_tokens":1000})");
+  EXPECT_LT(words.body.size(), 1000 * answer_token_bytes(-1));
+}
+
+TEST(Edge, AnswersOfAllRequestsAreBounded) {
+  ServerOptions options;
+  options.requests.answers_bytes_max = 4 << 10;
+  options.http.stalled_write_seconds_max = 60;
+  Fixture f({.running_max = 8}, "", options);
+  // An answer of 13 MB that nobody reads: more than any socket's buffer.
+  TestClient slow(f.server->port(), 4096);
+  const std::string body =
+      fmt::format(R"({{"prompt":"{}","echo":true,"n":8,"max_tokens":1}})", std::string(100, 'a'));
+  const std::string many = R"({"prompt":"a","max_tokens":1000,"logprobs":20,"n":8})";
+  slow.send(head_of(kCompletions, many.size()) + many);
+  const auto made = [&] {
+    const FakeEngine& engine = *f.model.engine;
+    return engine.submitted() == 1 && engine.stats().scheduler.running == 0;
+  };
+  ASSERT_TRUE(eventually(made));
+  const auto refused = [&] { return f.post(kCompletions, body); };
+  EXPECT_EQ(refused().status, 503);
+  EXPECT_NE(refused().body.find("answers of other requests take all the memory"),
+            std::string::npos);
+  // A stream is not of them.
+  EXPECT_EQ(f.post(kCompletions, R"({"prompt":"a","max_tokens":4,"stream":true})").status, 200);
+  slow.close();
+  EXPECT_TRUE(eventually([&] { return refused().status == 200; }));
 }
 
 }  // namespace

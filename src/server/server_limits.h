@@ -55,6 +55,10 @@ struct RequestLimits {
   int32_t embedding_texts_max = 2048;  // of one request for embeddings, as OpenAI's
   // Of the vectors of all requests that wait, run or are being written, as f32; more: 429.
   size_t embedding_bytes_max = size_t{256} << 20;
+  // Of an answer that is not streamed, by answer_token_bytes(): over: 400. Of all of them that are
+  // made or being written; over: 503.
+  size_t answer_bytes_max = 64 << 20;
+  size_t answers_bytes_max = size_t{512} << 20;
   int32_t logprobs_max = 20;  // `logprobs`, `top_logprobs`
   int32_t stops_max = 16;
   size_t stop_bytes_max = 256;  // of one stop string

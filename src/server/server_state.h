@@ -12,9 +12,9 @@
 
 #include "base/clock.h"
 #include "base/status.h"
+#include "server/answer_budget.h"
 #include "server/api_keys.h"
 #include "server/background_response.h"
-#include "server/embedding_budget.h"
 #include "server/key_quota.h"
 #include "server/made_models.h"
 #include "server/model_pool.h"
@@ -90,8 +90,9 @@ struct ServerState {
   ResponseStore responses;
   MadeModels made_models;
   BackgroundResponses background_responses;  // of those that are under way
-  EmbeddingBudget embedding_budget{limits.embedding_bytes_max};
-  const std::vector<std::string> allowed_origins;  // for browsers; "*" = all
+  AnswerBudget embedding_budget{limits.embedding_bytes_max};
+  AnswerBudget answer_budget{limits.answers_bytes_max};  // of those that are not streamed
+  const std::vector<std::string> allowed_origins;        // for browsers; "*" = all
   PostBox post_box;
   TextPool text_pool{kTextsWaitingMax};  // the server starts and stops it
 
