@@ -12,12 +12,12 @@ namespace {
 constexpr std::string_view kJournalLine = ": journal ";
 constexpr size_t kEventBytesMax = 16 << 20;
 
-bool is_error_event(std::string_view event) {
-  for (const std::string_view begin :
-       {"data: {\"error\":", "event: error\n", "event: response.failed\n", "{\"error\":"}) {
+// `failed`: the answer itself has ended so, and a response says it in these words.
+bool is_error_event(std::string_view event, bool failed) {
+  for (const std::string_view begin : {"data: {\"error\":", "event: error\n", "{\"error\":"}) {
     if (event.starts_with(begin)) return true;
   }
-  return false;
+  return !failed && event.starts_with("event: response.failed\n");
 }
 
 // An empty line between events: nothing of an arrival.
@@ -104,6 +104,7 @@ void StreamJournal::take_line(std::string_view json) {
     lost_ = true;
     return;
   }
+  dead_end_ = dead_end_ || json_member(json, "f") == "\"dead_end\"";
   if (!overflowed_) arrivals_.emplace_back(json);
   count_journal(json.size());
 }
@@ -128,7 +129,7 @@ void StreamJournal::take_event(std::string_view event, std::string& out, Status&
     out += event;
     return;
   }
-  if (lost_ || is_error_event(event)) {
+  if (lost_ || is_error_event(event, dead_end_)) {
     error_event_ = event;
     return;
   }
@@ -176,7 +177,7 @@ void StreamJournal::begin_again() {
   CHECK(!has_sent());
   pending_.clear();
   error_event_.clear();
-  lost_ = begun_ = raw_ = has_head_ = overflowed_ = false;
+  lost_ = begun_ = raw_ = has_head_ = overflowed_ = dead_end_ = false;
   head_.clear();
   arrivals_.clear();
   journal_bytes_ = 0;

@@ -70,7 +70,8 @@ class StreamJournal {
   std::vector<std::string> last_events_;
   size_t last_events_bytes_ = 0;
   size_t repeated_ = 0;
-  bool lost_ = false;  // the worker has said that it cannot go on: an error follows
+  bool dead_end_ = false;  // of the answer's form: it has failed, its worker has not
+  bool lost_ = false;      // the worker has said that it cannot go on: an error follows
   std::string error_event_;
   size_t sent_bytes_ = 0;
 };

@@ -101,6 +101,21 @@ TEST(StreamJournal, AnErrorEventIsHeldBack) {
   }
 }
 
+// A form that came to a dead end: no other worker would do better.
+TEST(StreamJournal, AResponseThatHasFailedByItselfIsPassedOn) {
+  const std::string failed = "event: response.failed\ndata: {\"type\":\"response.failed\"}\n\n";
+  StreamJournal journal(StreamFraming::kEvents, 1 << 20);
+  std::string out;
+  ASSERT_TRUE(journal
+                  .feed(std::string(kHead) + arrival(1) + event(1) +
+                            ": journal {\"t\":[],\"f\":\"dead_end\"}\n\n" + failed,
+                        out)
+                  .ok());
+  EXPECT_FALSE(journal.failed());
+  EXPECT_EQ(out, event(1) + failed);
+  EXPECT_TRUE(journal.end(out).ok());
+}
+
 TEST(StreamJournal, WhatFollowsALossIsTheErrorWhateverItsForm) {
   StreamJournal journal(StreamFraming::kLines, 1 << 20);
   std::string out;
