@@ -53,6 +53,8 @@ TestClient::TestClient(uint16_t port, int receive_buffer_bytes) {
 
 TestClient::~TestClient() { close(); }
 
+void TestClient::end_sending() { ::shutdown(fd_, SHUT_WR); }
+
 void TestClient::close() {
   if (fd_ >= 0) ::close(fd_);
   fd_ = -1;

@@ -36,6 +36,7 @@ class TestClient {
   // Whether the peer closes within the time.
   bool wait_for_close(double seconds);
   void close();
+  void end_sending();  // it still reads
 
   std::optional<TestResponse> get(std::string_view path, std::string_view headers = "");
   std::optional<TestResponse> post(std::string_view path, const Json& body,

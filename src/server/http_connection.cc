@@ -44,7 +44,7 @@ class ConnectionExchange final : public Exchange {
     return connection_->is_current(serial_) && connection_->was_over_limit_;
   }
   void observe(std::shared_ptr<ExchangeObserver> observer) override {
-    if (connection_->is_current(serial_)) connection_->observer_ = std::move(observer);
+    connection_->observe(serial_, std::move(observer));
   }
   void post(std::function<void()> task) override {
     asio::post(connection_->socket_.get_executor(),
@@ -158,18 +158,18 @@ void HttpConnection::close_if_idle() {
 // --- Reading -------------------------------------------------------------------------------------
 
 void HttpConnection::read_some() {
-  if (reading_ || state_ == State::kClosed) return;
+  if (reading_ != Reading::kNot || state_ == State::kClosed) return;
   if (state_ == State::kHandling && inbox_.size() >= kInboxBytesMax) return;
-  reading_ = true;
+  reading_ = Reading::kPending;
   socket_.async_read([self = shared_from_this()](error_code error, std::string_view bytes) {
-    self->reading_ = false;
+    self->reading_ = Reading::kNot;
     self->guarded([&] { self->on_read(error, bytes); });
   });
 }
 
 void HttpConnection::on_read(error_code error, std::string_view bytes) {
   if (state_ == State::kClosed) return;
-  if (error) return state_ == State::kHandling ? peer_gone() : close();
+  if (error) return on_read_end(error);
   if (state_ == State::kLingering) {
     discarded_ += bytes.size();
     return discarded_ > kLingerBytesMax ? close() : read_some();
@@ -177,6 +177,15 @@ void HttpConnection::on_read(error_code error, std::string_view bytes) {
   inbox_ += bytes;
   if (state_ == State::kReading) consume_input();
   read_some();  // also while answering: it notices that the peer has gone
+}
+
+// A client that has closed and one that has closed its sending side alone look the same until it is
+// written to. What is answered at once is written. Who has asked to be told of the peer works for
+// it: a model does not go on for whoever has probably gone (as with vLLM and llama-server).
+void HttpConnection::on_read_end(error_code error) {
+  if (state_ != State::kHandling) return close();
+  if (error != asio::error::eof || observer_) return peer_gone();
+  reading_ = Reading::kEnded;
 }
 
 void HttpConnection::consume_input() {
@@ -292,6 +301,17 @@ void HttpConnection::answer_unread(HttpResponse response) {
 }
 
 // --- Answering -----------------------------------------------------------------------------------
+
+void HttpConnection::observe(uint64_t serial, std::shared_ptr<ExchangeObserver> observer) {
+  if (!is_current(serial)) return;
+  observer_ = std::move(observer);
+  if (reading_ != Reading::kEnded) return;
+  asio::post(socket_.get_executor(), [self = shared_from_this(), serial] {
+    self->guarded([&] {
+      if (self->is_current(serial) && self->observer_) self->peer_gone();
+    });
+  });
+}
 
 void HttpConnection::respond(uint64_t serial, HttpResponse response) {
   if (!is_current(serial) || answer_complete_) return;
@@ -414,6 +434,7 @@ void HttpConnection::after_answer() {
   consume_input();
   // A drain that began while the answer was written has passed by: it was not idle yet.
   if (is_idle() && context_.draining()) return close();
+  if (state_ == State::kReading && reading_ == Reading::kEnded) return close();
   read_some();
 }
 
@@ -425,6 +446,7 @@ void HttpConnection::linger() {
   state_ = State::kLingering;
   socket_.shutdown_send();
   inbox_.clear();
+  if (reading_ == Reading::kEnded) return close();
   set_deadline(kLingerSeconds);
   read_some();
 }

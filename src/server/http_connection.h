@@ -86,6 +86,7 @@ class HttpConnection : public std::enable_shared_from_this<HttpConnection> {
     std::shared_ptr<const void> answer;   // HttpResponse::held
   };
 
+  enum class Reading { kNot, kPending, kEnded };  // ended: the peer sends no more
   enum class State { kShakingHands, kReading, kHandling, kLingering, kClosed };
 
   bool is_idle() const;
@@ -102,6 +103,7 @@ class HttpConnection : public std::enable_shared_from_this<HttpConnection> {
   // Reading.
   void read_some();
   void on_read(boost::system::error_code error, std::string_view bytes);
+  void on_read_end(boost::system::error_code error);
   void consume_input();
   void dispatch();
   bool admit_client(const HttpRequest& request);
@@ -113,6 +115,7 @@ class HttpConnection : public std::enable_shared_from_this<HttpConnection> {
   void answer_unread(HttpResponse response);
 
   // Answering. The serial tells exchanges of earlier requests from the present one.
+  void observe(uint64_t serial, std::shared_ptr<ExchangeObserver> observer);
   bool is_current(uint64_t serial) const { return serial == serial_ && state_ == State::kHandling; }
   void respond(uint64_t serial, HttpResponse response);
   void begin_stream(uint64_t serial, HttpResponse head);
@@ -147,8 +150,8 @@ class HttpConnection : public std::enable_shared_from_this<HttpConnection> {
   Held held_;
 
   State state_ = State::kReading;
-  bool reading_ = false;  // a read is pending
-  std::string inbox_;     // bytes behind the request being answered
+  Reading reading_ = Reading::kNot;
+  std::string inbox_;  // bytes behind the request being answered
   std::optional<HttpRequestReader> reader_;
   HttpRequestReader::Phase read_phase_{};
   std::optional<BodyAdmission> body_;  // of the request whose body is being read

@@ -166,6 +166,42 @@ TEST(ServerLoad, KeepAliveAndPipelining) {
   EXPECT_TRUE(client.wait_for_close(10));
 }
 
+// As `nc -N` and scripts do: the answers that need no model are written, then the server closes.
+TEST(ServerLoad, WhoEndsItsSideIsAnswered) {
+  Fixture f;
+  TestClient client(f.server->port());
+  client.send("GET /health HTTP/1.1\r\nHost: x\r\n\r\nGET /v1/models HTTP/1.1\r\nHost: x\r\n\r\n");
+  client.end_sending();
+  EXPECT_EQ(client.read_response()->body, R"({"status":"ok"})");
+  EXPECT_EQ(client.read_response()->status, 200);
+  EXPECT_TRUE(client.wait_for_close(10));
+  TestClient text(f.server->port());  // is read on another thread
+  text.send("POST /tokenize HTTP/1.1\r\nHost: x\r\nContent-Length: 14\r\n\r\n{\"prompt\":\"a\"}");
+  text.end_sending();
+  EXPECT_EQ(text.read_response()->status, 200);
+  EXPECT_TRUE(text.wait_for_close(10));
+  TestClient cut(f.server->port());
+  cut.send("GET /health HTTP/1.1\r\nHo");
+  cut.end_sending();
+  EXPECT_TRUE(cut.wait_for_close(10));
+}
+
+// Who has closed and who reads on look the same: a model works for neither.
+TEST(ServerLoad, WhoEndsItsSideCancelsWhatIsComputed) {
+  Fixture f({.step_seconds = 0.001}, "");
+  for (const std::string_view body : {kChat, kChatStream}) {
+    TestClient client(f.server->port());
+    const int before = f.model.engine->cancelled();
+    f.model.engine->set_paused(true);
+    client.send(fmt::format("POST {} HTTP/1.1\r\nHost: x\r\nContent-Length: {}\r\n\r\n{}",
+                            kChatPath, body.size(), body));
+    client.end_sending();
+    EXPECT_TRUE(eventually([&] { return f.model.engine->cancelled() == before + 1; })) << body;
+    EXPECT_TRUE(client.wait_for_close(10));
+    f.model.engine->set_paused(false);
+  }
+}
+
 TEST(ServerLoad, ExpectContinue) {
   Fixture f;
   TestClient client(f.server->port());
