@@ -17,42 +17,6 @@ namespace {
 
 constexpr int32_t kCompletionMaxTokens = 16;  // the OpenAI API's default
 
-// Makes of each prompt the tokens that ask the model to fill in between it and the suffix.
-Status put_before_suffix(const ReadyModel& model, CompletionRequest& request) {
-  const auto refuse = [](std::string_view why) {
-    return invalid_argument(fmt::format("suffix {}", why), "suffix");
-  };
-  if (!model.fill_in) {
-    return refuse(
-        "is not supported by this model: its vocabulary has no tokens to fill in with (such as "
-        "<|fim_prefix|>)");
-  }
-  if (!request.ids.empty()) return refuse("needs a prompt as text");
-  if (request.echo) return refuse("does not go with echo");
-  if (request.settings.prompt_last) return refuse("does not go with truncate_prompt_tokens");
-  // The suffix is encoded once, and what is too long ends the request at the first prompt that is.
-  const auto tokens_max = static_cast<size_t>(model.served.max_model_len);
-  LlamaRequest place;
-  HR_ASSIGN_OR_RETURN(
-      place.behind_ids,
-      model.served.tokenizer->encode(
-          request.suffix, {.add_special = false, .behind_token = true, .tokens_max = tokens_max}));
-  for (std::string& text : request.texts) {
-    place.before = std::move(text);
-    HR_ASSIGN_OR_RETURN(auto ids,
-                        encode_infill(*model.served.tokenizer, *model.fill_in, place, tokens_max));
-    if (ids.size() > tokens_max) {
-      return refuse(fmt::format("and prompt have more than the {} tokens of the model's context",
-                                tokens_max));
-    }
-    request.ids.push_back(std::move(ids));
-  }
-  request.texts.clear();
-  std::vector<TokenId>& ends = request.settings.sampling.stop_token_ids;
-  ends.insert(ends.end(), model.fill_in->ends.begin(), model.fill_in->ends.end());
-  return ok_status();
-}
-
 Result<GenerationPlan> plan_openai_completion(const ReadyModel& model, const FieldContext& context,
                                               const Json& body) {
   HR_ASSIGN_OR_RETURN(CompletionRequest request, parse_completion_request(body, context));
@@ -179,6 +143,41 @@ Status keep_journal(const ReadyModel& model, const std::optional<Json>& resume,
 }
 
 }  // namespace
+
+Status put_before_suffix(const ReadyModel& model, CompletionRequest& request) {
+  const auto refuse = [](std::string_view why) {
+    return invalid_argument(fmt::format("suffix {}", why), "suffix");
+  };
+  if (!model.fill_in) {
+    return refuse(
+        "is not supported by this model: its vocabulary has no tokens to fill in with (such as "
+        "<|fim_prefix|>)");
+  }
+  if (!request.ids.empty()) return refuse("needs a prompt as text");
+  if (request.echo) return refuse("does not go with echo");
+  if (request.settings.prompt_last) return refuse("does not go with truncate_prompt_tokens");
+  // The suffix is encoded once, and what is too long ends the request at the first prompt that is.
+  const auto tokens_max = static_cast<size_t>(model.served.max_model_len);
+  LlamaRequest place;
+  HR_ASSIGN_OR_RETURN(
+      place.behind_ids,
+      model.served.tokenizer->encode(
+          request.suffix, {.add_special = false, .behind_token = true, .tokens_max = tokens_max}));
+  for (std::string& text : request.texts) {
+    place.before = std::move(text);
+    HR_ASSIGN_OR_RETURN(auto ids,
+                        encode_infill(*model.served.tokenizer, *model.fill_in, place, tokens_max));
+    if (ids.size() > tokens_max) {
+      return refuse(fmt::format("and prompt have more than the {} tokens of the model's context",
+                                tokens_max));
+    }
+    request.ids.push_back(std::move(ids));
+  }
+  request.texts.clear();
+  std::vector<TokenId>& ends = request.settings.sampling.stop_token_ids;
+  ends.insert(ends.end(), model.fill_in->ends.begin(), model.fill_in->ends.end());
+  return ok_status();
+}
 
 // On a text thread, but for the start of the answer, which belongs on the strand. The quota is
 // asked before the body is worked on: refusing many requests must cost little.

@@ -19,4 +19,8 @@ void start_answer(RouteCall& call, GenerationPlan plan);  // on the call's excha
 // Takes the request's share of its key's quota and answers it, for good or bad. On a text thread.
 void generate(RouteCall& call, const MakePlan& make_plan, const StartAnswer& start = start_answer);
 
+// Makes of each prompt of a request with a suffix the tokens that ask the model to fill in between
+// the two. kInvalidArgument: suffix, and why.
+Status put_before_suffix(const ReadyModel& model, CompletionRequest& request);
+
 }  // namespace headrace

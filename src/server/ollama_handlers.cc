@@ -81,7 +81,7 @@ Result<GenerationPlan> plan_ollama_generate(const ReadyModel& model, const Field
   const bool named = request.chat.settings.max_tokens.has_value();
   const AnswerWording wording =
       ollama_wording(model, OllamaRoute::kGenerate, request.chat.settings);
-  if (model.chat && !request.raw) {
+  if (model.chat && !request.raw && request.suffix.empty()) {
     Json messages = Json::array();
     if (!request.system.empty()) messages.push(turn("system", std::move(request.system)));
     messages.push(turn("user", std::move(request.prompt)));
@@ -92,7 +92,7 @@ Result<GenerationPlan> plan_ollama_generate(const ReadyModel& model, const Field
   }
   if (!request.system.empty()) {
     return invalid_argument(
-        "system is not part of a raw prompt, nor of one to a model without a "
+        "system is not part of a raw prompt, of one with a suffix, nor of one to a model without a "
         "chat template: write it into the prompt",
         "system");
   }
@@ -100,6 +100,8 @@ Result<GenerationPlan> plan_ollama_generate(const ReadyModel& model, const Field
   completion.settings = std::move(request.chat.settings);
   completion.texts = {std::move(request.prompt)};
   completion.parse_special = request.raw;
+  completion.suffix = std::move(request.suffix);
+  if (!completion.suffix.empty()) HR_RETURN_IF_ERROR(put_before_suffix(model, completion));
   auto plan = plan_completion(model, std::move(completion), wording);
   if (named) plan = with_named_length(std::move(plan));
   return plan;
@@ -190,6 +192,7 @@ Json capabilities(const ReadyModel& model) {
   Json json = Json::array();
   if (model.generates()) json.push("completion");
   if (!model.generates() && !model.served.embedder->runner().head()) json.push("embedding");
+  if (model.fill_in) json.push("insert");
   if (model.output.tools) json.push("tools");
   if (model.output.reasoning) json.push("thinking");
   return json;

@@ -263,6 +263,13 @@ constexpr Field<OllamaRequest> kOllamaGenerateFields[] = {
        return read_any_text<&OllamaRequest::system>("system", v, r);
      },
      kTextSchema},
+    {"suffix",
+     FieldType::kAny,
+     {},
+     [](const Json& v, const FieldContext&, OllamaRequest& r) {
+       return read_any_text<&OllamaRequest::suffix>("suffix", v, r);
+     },
+     kTextSchema},
     {"raw", FieldType::kBool, {}, HR_STORE(raw, v.as_bool())},
 };
 #undef HR_STORE
@@ -272,7 +279,6 @@ bool is_not_empty(const Json& v) {
 }
 
 constexpr RefusedField kOllamaRefused[] = {
-    {"suffix", is_not_empty, "/infill fills in where the model can"},
     {"context", is_not_empty, "send the conversation to /api/chat; the prefix cache keeps it"},
     {"images", is_not_empty, "models see no images here"},
 };

@@ -19,6 +19,7 @@ enum class OllamaRoute : uint8_t { kChat, kGenerate };
 struct OllamaRequest {
   ChatRequest chat;  // of kGenerate: no messages yet
   std::string prompt, system;
+  std::string suffix;       // behind what is to be filled in; empty: the prompt goes on
   bool raw = false;         // the prompt is the model's input, control tokens and all
   std::string think_level;  // "low", "medium", "high"
   int32_t context = 0;      // num_ctx; 0: not said

@@ -7,6 +7,7 @@ import time
 
 import httpx
 import pytest
+from ollama import Client, ResponseError
 
 from conftest import NAME, RunningServer
 
@@ -248,6 +249,19 @@ def test_a_suffix_of_completions_is_filled_in_before(coder, http):
     refused = http.post("/v1/completions", json=body)
     assert refused.status_code == 400 and refused.json()["error"]["param"] == "suffix"
     assert "fim_prefix" in refused.json()["error"]["message"]
+
+
+def test_a_suffix_of_ollamas_generate_is_filled_in_before(coder):
+    before, behind = "def add(a, b):\n    ", "\n\nprint(add(1, 2))\n"
+    filled = coder.post("/infill", json={"input_prefix": before, "input_suffix": behind, "n_predict": 16, **GREEDY}).json()
+    client = Client(str(coder.base_url))
+    ask = {"prompt": before, "suffix": behind, "options": {"num_predict": 16, **GREEDY}}
+    answer = client.generate(NAME, **ask)
+    assert answer.response == filled["content"] and answer.prompt_eval_count == filled["tokens_evaluated"]
+    assert "".join(part.response for part in client.generate(NAME, stream=True, **ask)) == filled["content"]
+    assert "insert" in client.show(NAME).capabilities
+    with pytest.raises(ResponseError, match="system is not part"):
+        client.generate(NAME, system="Be brief.", **ask)
 
 
 def test_infill_with_other_files(coder):

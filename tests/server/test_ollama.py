@@ -207,7 +207,7 @@ def test_what_is_served_needs_no_pull(client):
         (lambda client: client.chat(NAME, QUESTION, options={"num_ctx": 4096}), 400, "options.num_ctx"),
         (lambda client: client.chat(NAME, QUESTION, options={"mirostat": 1}), 400, "options.mirostat"),
         (lambda client: list(client.chat(NAME, QUESTION, options={"top_p": 3}, stream=True)), 400, "options.top_p"),
-        (lambda client: client.generate(NAME, "x", suffix="y"), 400, "suffix"),
+        (lambda client: client.generate(NAME, "x", suffix="y"), 400, "suffix is not supported by this model"),
         (lambda client: client.generate(NAME, "x", context=[1, 2]), 400, "context"),
     ],
 )
