@@ -1,12 +1,17 @@
 #include "route/route_pages.h"
 
+#include <algorithm>
 #include <charconv>
+#include <span>
 #include <string>
 #include <utility>
 
 #include <fmt/format.h>
 
+#include "base/checksum.h"
 #include "base/json.h"
+#include "base/rng.h"
+#include "route/json_members.h"
 #include "server/error_response.h"
 
 namespace headrace {
@@ -51,6 +56,18 @@ HttpResponse models_page(RouteContext& context, bool made_ones) {
   }
   for (const std::string& name : context.aliases.names()) add(name, 0);
   return json_response(Json::object().set("object", "list").set("data", std::move(data)));
+}
+
+// Of a model whose file is not asked for: what Ollama's clients cannot do without.
+Json ollama_card(const std::string& name) {
+  std::string digest;
+  uint64_t hash = checksum64(std::as_bytes(std::span(name)));
+  for (int i = 0; i < 4; ++i) digest += fmt::format("{:016x}", hash = mix64(hash));
+  Json card = Json::object().set("name", name).set("model", name).set("size", 0);
+  card.set("modified_at", "1970-01-01T00:00:00Z").set("digest", std::move(digest));
+  Json details = Json::object().set("parent_model", "").set("format", "").set("family", "");
+  details.set("families", Json::array()).set("parameter_size", "").set("quantization_level", "");
+  return card.set("details", std::move(details));
 }
 
 Json worker_json(const WorkerSnapshot& worker) {
@@ -105,6 +122,31 @@ HttpResponse change_worker(RouteContext& context, const HttpRequest& request) {
 }
 
 }  // namespace
+
+HttpResponse served_models_tags(RouteContext& context) {
+  Json models = Json::array();
+  for (const ServedModelName& model : context.table.models()) {
+    if (!model.made) models.push(ollama_card(model.name));
+  }
+  for (const std::string& name : context.aliases.names()) models.push(ollama_card(name));
+  return json_response(Json::object().set("models", std::move(models)));
+}
+
+bool shows_served_model(RouteContext& context, std::string_view body) {
+  std::string_view named;
+  int names = 0;
+  for (JsonMembers members(body); members.next();) {
+    const std::string_view key = members.key();
+    const bool is_name = key == "model" || key == "name" || key.find('\\') != key.npos;
+    if (is_name && ++names == 1) named = json_string(members.value());
+  }
+  constexpr std::string_view kLatest = ":latest";
+  if (named.ends_with(kLatest)) named.remove_suffix(kLatest.size());
+  const std::vector<ServedModelName> models = context.table.models();
+  return names == 1 && std::ranges::any_of(models, [&](const ServedModelName& model) {
+           return !model.made && model.name == named;
+         });
+}
 
 PageAccess route_page_access(const HttpRequest& request) {
   const std::string_view path = request.path;

@@ -39,7 +39,7 @@ constexpr std::string_view kOneTenant =
 
 // Of all that a worker's one client has made and done.
 constexpr std::string_view kSharedPaths[] = {"/api/create", "/api/copy", "/api/delete",
-                                             "/api/show",   "/api/tags", "/debug/log"};
+                                             "/debug/log"};
 
 std::string random_id() {
   std::random_device random;
@@ -201,8 +201,9 @@ class HttpRouteServer final : public RouteServer {
 
   // To workers all clients are one: what they keep for one, another could read.
   bool are_one() const { return !options_.proxy.worker_key.empty() && keys_.size() > 1; }
-  bool is_unseparated(const HttpRequest& request, const RequestFacts& facts) const {
+  bool is_unseparated(const HttpRequest& request, const RequestFacts& facts) {
     if (!are_one()) return false;
+    if (request.path == "/api/show") return !shows_served_model(route_, request.body);
     return facts.kind == RouteKind::kOwned || facts.kind == RouteKind::kHome || facts.background ||
            request.path.starts_with("/v1/cache/pins") ||
            std::ranges::find(kSharedPaths, request.path) != std::end(kSharedPaths);
@@ -233,6 +234,9 @@ class HttpRouteServer final : public RouteServer {
           route_, request, {.may_change = may_change, .sees_made_models = !are_one()}));
     }
     const RequestFacts facts(request);
+    if (are_one() && facts.is_get && request.path == "/api/tags") {
+      return exchange->respond(served_models_tags(route_));
+    }
     if (is_unseparated(request, facts)) return exchange->respond(error_response(501, kOneTenant));
     if (facts.kind == RouteKind::kEveryone) {
       return broadcast_request(io_, route_, std::move(request), std::move(exchange));

@@ -8,6 +8,7 @@ import time
 import urllib.request
 
 import pytest
+from ollama import Client
 
 from test_route import call, chat, processes, start_router, start_worker, wait_for  # noqa: F401 (fixtures)
 
@@ -200,13 +201,20 @@ def test_behind_one_worker_key_clients_keep_nothing_that_others_could_reach(scri
                        ("/v1/responses", {"previous_response_id": "resp_1", "input": "x"}),
                        ("/v1/responses", {"previous_response_id": "resp_1", "input": "x", "input_file_id": ""}),
                        ("/v1/responses", {"input": "x", "background": True}),
-                       ("/api/create", {}), ("/api/copy", {}), ("/api/show", {}), ("/api/tags", None), ("/debug/log", None)]:
+                       ("/api/create", {}), ("/api/copy", {}), ("/api/show", {}), ("/api/show", {"model": "one-clients"}),
+                       ("/api/show", {"model": "m", "name": "one-clients"}), ("/debug/log", None)]:
         status, _, text = call(router.url + path, body, headers=bearer("a"))
         assert status == 501 and "--worker-api-key" in text, path
     assert not worker.seen
     assert call(router.url + "/api/delete", {}, "DELETE", bearer("a"))[0] == 501
     assert call(router.url + "/v1/completions", {"prompt": "x"}, headers=bearer("a"))[0] == 200
     assert models_of(router, "a") == ["m"]
+    # Ollama's clients list and show what is served, and nothing that another client has made.
+    ollama = Client(router.url, headers=bearer("a"))
+    assert [model.model for model in ollama.list().models] == ["m"]
+    assert len(ollama.list().models[0].digest) == 64
+    assert call(router.url + "/api/tags", headers=bearer("c"))[0] == 401
+    assert call(router.url + "/api/show", {"model": "m:latest"}, headers=bearer("a"))[0] == 200
     alone = start_router([worker], "--worker-api-key", "back", "--api-key", "a")
     assert call(alone.url + "/v1/files", {}, headers=bearer("a"))[0] == 200
     assert call(alone.url + "/v1/responses", {"input": "x", "background": True}, headers=bearer("a"))[0] == 200
