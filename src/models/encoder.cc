@@ -46,13 +46,18 @@ int64_t Encoder::workspace_bytes(int32_t tokens, int32_t thread_count) const {
   for (const LinearLayer* each : matrices()) {
     op = std::max(op, linear_workspace_bytes(tokens, each->weight));
   }
-  const int64_t columns = 4 * int64_t{config_.hidden} + config_.ffn + 1;
+  const int64_t inner = (config_.modern ? 3 : 1) * int64_t{config_.ffn};
+  const int64_t columns = 4 * int64_t{config_.hidden} + inner + 1;
   constexpr int64_t kAlignments = 8 * 256;
   return tokens * columns * int64_t{sizeof(float)} + op + kAlignments;
 }
 
 void Encoder::embed(OpContext& context, const EncoderBatch& batch, const TensorView& hidden,
                     const TensorView& scratch) const {
+  if (config_.modern) {
+    embedding(context, {.tokens = batch.tokens, .table = tokens_, .out = hidden});
+    return normalise(context, embedding_norm_, hidden, {}, 1.0f, hidden);
+  }
   const auto count = static_cast<int64_t>(batch.tokens.size());
   auto* const positions = context.workspace.take_array<TokenId>(count);  // [T]
   std::fill_n(positions, count, 0);
@@ -77,8 +82,22 @@ void Encoder::embed(OpContext& context, const EncoderBatch& batch, const TensorV
 void Encoder::attend(OpContext& context, const Layer& layer, const EncoderBatch& batch,
                      const TensorView& hidden, const TensorView& qkv,
                      const TensorView& attended) const {
+  const bool modern = config_.modern.has_value();
+  if (modern && layer.attention_norm.kind != NormKind::kNone) {
+    normalise(context, layer.attention_norm, hidden, {}, 1.0f, attended);
+    multiply(context, layer.qkv, attended, qkv);
+  } else {
+    multiply(context, layer.qkv, hidden, qkv);
+  }
+  if (modern) rotate(context, layer.local ? local_rotation_ : rotation_, batch, qkv);
+  attend_rows(context, layer, batch, qkv, attended);
+  add_product(context, layer.out, attended, hidden);
+  if (!modern) normalise(context, layer.attention_norm, hidden, {}, 1.0f, hidden);
+}
+
+void Encoder::attend_rows(OpContext& context, const Layer& layer, const EncoderBatch& batch,
+                          const TensorView& qkv, const TensorView& attended) const {
   const int64_t width = config_.hidden;
-  multiply(context, layer.qkv, hidden, qkv);
   full_attention(context, {.q = column_range(qkv, 0, width),
                            .k = column_range(qkv, width, width),
                            .v = column_range(qkv, 2 * width, width),
@@ -87,9 +106,67 @@ void Encoder::attend(OpContext& context, const Layer& layer, const EncoderBatch&
                            .scale = 1.0f / std::sqrt(static_cast<float>(config_.head_dim())),
                            .bias = distances_.data(),
                            .bias_reach = config_.length_max - 1,
+                           .window = layer.local ? config_.modern->window : 0,
                            .out = attended});
-  add_product(context, layer.out, attended, hidden);
-  normalise(context, layer.attention_norm, hidden, {}, 1.0f, hidden);
+}
+
+// As transformers computes them, in f32.
+Encoder::Rotation Encoder::rotation(double theta, int32_t head_dim, int32_t length_max) {
+  Rotation rotation;
+  for (int32_t position = 0; position < length_max; ++position) {
+    for (int32_t i = 0; i < head_dim; i += 2) {
+      const float exponent = static_cast<float>(i) / static_cast<float>(head_dim);
+      const float step = 1.0f / std::pow(static_cast<float>(theta), exponent);
+      const float angle = static_cast<float>(position) * step;
+      rotation.cosines.push_back(std::cos(angle));
+      rotation.sines.push_back(std::sin(angle));
+    }
+  }
+  return rotation;
+}
+
+// The first half of each head of queries and keys against its second half.
+void Encoder::rotate(OpContext& context, const Rotation& rotation, const EncoderBatch& batch,
+                     const TensorView& qkv) const {
+  const int64_t half = config_.head_dim() / 2, heads = 2 * int64_t{config_.heads};
+  const auto rotate_row = [&](float* row, const float* cosines, const float* sines) {
+    for (int64_t h = 0; h < heads; ++h) {
+      float* const first = row + h * 2 * half;
+      float* const second = first + half;
+      for (int64_t i = 0; i < half; ++i) {
+        const float a = first[i], b = second[i];
+        first[i] = a * cosines[i] - b * sines[i];
+        second[i] = b * cosines[i] + a * sines[i];
+      }
+    }
+  };
+  for (const RowSequence& sequence : batch.sequences) {
+    context.device.pool().parallel_for(sequence.row_count, 16, [&](int64_t from, int64_t to) {
+      for (int64_t i = from; i < to; ++i) {
+        rotate_row(f32_row(qkv, sequence.row_first + i), rotation.cosines.data() + i * half,
+                   rotation.sines.data() + i * half);
+      }
+    });
+  }
+}
+
+void Encoder::transform(OpContext& context, const Layer& layer, const TensorView& hidden,
+                        const TensorView& branch, const TensorView& inner) const {
+  const Activation gelu = config_.gelu_tanh ? Activation::kGeluTanh : Activation::kGeluErf;
+  if (!config_.modern) {
+    multiply(context, layer.up, hidden, inner);
+    activation(context, {.x = inner, .activation = gelu, .out = inner});
+    add_product(context, layer.down, inner, hidden);
+    return normalise(context, layer.output_norm, hidden, {}, 1.0f, hidden);
+  }
+  const Workspace::Mark mark(context.workspace);
+  const int64_t ffn = config_.ffn;
+  const TensorView gated =
+      context.workspace.take_tensor(DType::kF32, {hidden.rows(), 2 * ffn});  // [T, 2F]
+  normalise(context, layer.output_norm, hidden, {}, 1.0f, branch);
+  multiply(context, layer.up, branch, gated);
+  gated_activation(context, {.gate_up = gated, .activation = gelu, .out = inner});
+  add_product(context, layer.down, inner, hidden);
 }
 
 bool Encoder::encode(OpContext& context, const EncoderBatch& batch, TensorView hidden,
@@ -101,17 +178,14 @@ bool Encoder::encode(OpContext& context, const EncoderBatch& batch, TensorView h
   const TensorView branch = memory.take_tensor(DType::kF32, {rows, config_.hidden});  // [T, D]
   const TensorView qkv = memory.take_tensor(DType::kF32, {rows, 3 * int64_t{config_.hidden}});
   const TensorView inner = memory.take_tensor(DType::kF32, {rows, config_.ffn});  // [T, F]
-  const Activation gelu = config_.gelu_tanh ? Activation::kGeluTanh : Activation::kGeluErf;
   embed(context, batch, hidden, branch);
   for (const Layer& layer : layers_) {
     if (go_on && !go_on()) return false;
     attend(context, layer, batch, hidden, qkv, branch);
     if (go_on && !go_on()) return false;
-    multiply(context, layer.up, hidden, inner);
-    activation(context, {.x = inner, .activation = gelu, .out = inner});
-    add_product(context, layer.down, inner, hidden);
-    normalise(context, layer.output_norm, hidden, {}, 1.0f, hidden);
+    transform(context, layer, hidden, branch, inner);
   }
+  if (config_.modern) normalise(context, final_norm_, hidden, {}, 1.0f, hidden);
   return true;
 }
 
@@ -138,10 +212,16 @@ void Encoder::classify(OpContext& context, ConstTensorView hidden,
   const TensorView first = memory.take_tensor(DType::kF32, {count, config_.hidden});  // [S, D]
   const TensorView inner = memory.take_tensor(DType::kF32, {count, config_.hidden});  // [S, D]
   for (int64_t s = 0; s < count; ++s) {
-    const int64_t row = sequences[static_cast<size_t>(s)].row_first;
-    std::copy_n(f32_row(hidden, row), width, f32_row(first, s));
+    const RowSequence& sequence = sequences[static_cast<size_t>(s)];
+    pool_rows(config_.pooling, hidden.row_range(sequence.row_first, sequence.row_count),
+              std::span(f32_row(first, s), width));
   }
   multiply(context, head_dense_, first, inner);
+  if (config_.modern) {
+    activation(context, {.x = inner, .activation = Activation::kGeluErf, .out = inner});
+    normalise(context, head_norm_, inner, {}, 1.0f, inner);
+    return multiply(context, head_out_, inner, logits);
+  }
   for (int64_t s = 0; s < count; ++s) {
     for (float& value : std::span(f32_row(inner, s), width)) value = std::tanh(value);
   }

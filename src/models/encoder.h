@@ -1,7 +1,7 @@
-// Encoder: BERT and its kin. Learned positions, full attention, LayerNorm behind each sum, and a
-// pooled vector a text, or the logits of a classifier's head. Texts of many lengths are one packed
-// batch without padding. There is no cache and nothing is sampled, so an encoder is no Model and
-// needs no scheduler.
+// Encoder: BERT and its kin. Learned positions, full attention, LayerNorm behind each sum (of
+// ModernBERT: weights/encoder_config.h), and a pooled vector a text, or the logits of a
+// classifier's head. Texts of many lengths are one packed batch without padding. There is no cache
+// and nothing is sampled, so an encoder is no Model and needs no scheduler.
 #pragma once
 
 #include <cstdint>
@@ -48,7 +48,8 @@ class Encoder {
   // A vector a text, of length 1 where the configuration says so.
   void pool(OpContext& context, ConstTensorView hidden /* [T, D] */,
             std::span<const RowSequence> sequences, TensorView vectors /* [S, D] */) const;
-  // A logit a class, of the first tokens' rows: out(tanh(dense(row))). REQUIRES: there is a head
+  // A logit a class, of the first tokens' rows: out(tanh(dense(row))); of ModernBERT
+  // out(norm(gelu(dense(row)))), also of the mean of the rows. REQUIRES: there is a head
   void classify(OpContext& context, ConstTensorView hidden /* [T, D] */,
                 std::span<const RowSequence> sequences, TensorView logits /* [S, classes] */) const;
 
@@ -57,15 +58,28 @@ class Encoder {
   struct Layer {
     LinearLayer qkv, out;  // [3D, D], [D, D]
     NormWeights attention_norm;
-    LinearLayer up, down;  // [F, D], [D, F]
+    LinearLayer up, down;  // [F, D], of ModernBERT [2F, D]; [D, F]
     NormWeights output_norm;
+    bool local = false;  // ModernBERT: it sees what is near alone
   };
+  // [length_max, d / 2] each: what the halves of a head are rotated by, at a text's positions.
+  struct Rotation {
+    std::vector<float> cosines, sines;
+  };
+  static Rotation rotation(double theta, int32_t head_dim, int32_t length_max);
   explicit Encoder(const EncoderConfig& config) : config_(config) {}
   std::vector<const LinearLayer*> matrices() const;
   void embed(OpContext& context, const EncoderBatch& batch, const TensorView& hidden,
              const TensorView& scratch) const;
   void attend(OpContext& context, const Layer& layer, const EncoderBatch& batch,
               const TensorView& hidden, const TensorView& qkv, const TensorView& attended) const;
+  void attend_rows(OpContext& context, const Layer& layer, const EncoderBatch& batch,
+                   const TensorView& qkv, const TensorView& attended) const;
+  void rotate(OpContext& context, const Rotation& rotation, const EncoderBatch& batch,
+              const TensorView& qkv) const;
+  // The feed-forward network's half of a layer.
+  void transform(OpContext& context, const Layer& layer, const TensorView& hidden,
+                 const TensorView& branch, const TensorView& inner) const;
 
   EncoderConfig config_;
   ConstTensorView tokens_;  // [V, D], the source's
@@ -73,7 +87,8 @@ class Encoder {
   // where the configuration has one.
   DeviceVector positions_;
   DeviceVector distances_;  // [heads, 2 length_max - 1]: MPNet's biases by distance, or none
-  NormWeights embedding_norm_;
+  NormWeights embedding_norm_, final_norm_, head_norm_;  // the last two of ModernBERT
+  Rotation rotation_, local_rotation_;                   // the same
   std::vector<Layer> layers_;
   LinearLayer head_dense_, head_out_;  // [D, D], [classes, D], of a classifier
 };

@@ -25,7 +25,10 @@ class EncoderLoader {
     }
     HR_RETURN_IF_ERROR(load_embeddings());
     HR_RETURN_IF_ERROR(load_distances());
-    for (int32_t i = 0; i < config().layers; ++i) HR_RETURN_IF_ERROR(load_layer(i));
+    for (int32_t i = 0; i < config().layers; ++i) {
+      HR_RETURN_IF_ERROR(config().modern ? load_modern_layer(i) : load_layer(i));
+    }
+    if (config().modern) HR_RETURN_IF_ERROR(load_modern_ends());
     if (config().head) HR_RETURN_IF_ERROR(load_head());
     HR_RETURN_IF_ERROR(check_all_were_read());
     return std::move(encoder_);
@@ -46,6 +49,10 @@ class EncoderLoader {
     }
     Result<std::vector<float>> values(const std::string& name, const Shape& shape) override {
       return loader_.table(prefix_ + name, shape);
+    }
+    Result<DeviceVector> constant(int64_t count, float value) override {
+      return DeviceVector::upload(loader_.device_,
+                                  std::vector<float>(static_cast<size_t>(count), value));
     }
 
    private:
@@ -73,7 +80,8 @@ class EncoderLoader {
 
   NormWeights norm_kind() const {
     NormWeights norm;
-    norm.kind = NormKind::kLayer;
+    const bool biased = !config().modern || config().modern->norm_bias;
+    norm.kind = biased ? NormKind::kLayer : NormKind::kLayerNoBias;
     norm.eps = config().norm_eps;
     return norm;
   }
@@ -83,6 +91,10 @@ class EncoderLoader {
     Tensors tensors(*this, "");
     const int64_t hidden = config().hidden;
     HR_ASSIGN_OR_RETURN(encoder_->tokens_, get("token_embd.weight", {config().vocab, hidden}));
+    encoder_->embedding_norm_ = norm_kind();
+    if (config().modern) {
+      return tensors.read_norm("token_embd_norm", hidden, encoder_->embedding_norm_);
+    }
     HR_ASSIGN_OR_RETURN(std::vector<float> positions,
                         table("position_embd.weight", {config().positions, hidden}));
     const auto first = positions.begin() + config().position_first * hidden;
@@ -100,7 +112,6 @@ class EncoderLoader {
       }
     }
     HR_ASSIGN_OR_RETURN(encoder_->positions_, DeviceVector::upload(device_, served));
-    encoder_->embedding_norm_ = norm_kind();
     return tensors.read_norm("token_embd_norm", hidden, encoder_->embedding_norm_);
   }
 
@@ -146,12 +157,52 @@ class EncoderLoader {
     return tensors.read_norm("layer_output_norm", hidden, layer.output_norm);
   }
 
+  // Its norms stand in front; that of the first layer's attention would follow the embeddings'.
+  Status load_modern_layer(int32_t index) {
+    const ModernEncoder& modern = *config().modern;
+    Tensors tensors(*this, fmt::format("blk.{}.", index));
+    const int64_t hidden = config().hidden, ffn = config().ffn;
+    Encoder::Layer& layer = encoder_->layers_.emplace_back();
+    layer.local = modern.local[static_cast<size_t>(index)];
+    if (index > 0) layer.attention_norm = norm_kind();
+    HR_RETURN_IF_ERROR(tensors.read_norm("attn_norm", hidden, layer.attention_norm));
+    HR_ASSIGN_OR_RETURN(layer.qkv, tensors.matrix({.rows = {{"attn_qkv", 3 * hidden, {}}},
+                                                   .columns = hidden,
+                                                   .bias = modern.attention_bias}));
+    HR_ASSIGN_OR_RETURN(layer.out, tensors.matrix({.rows = {{"attn_output", hidden, {}}},
+                                                   .columns = hidden,
+                                                   .bias = modern.attention_bias}));
+    layer.output_norm = norm_kind();
+    HR_RETURN_IF_ERROR(tensors.read_norm("ffn_norm", hidden, layer.output_norm));
+    HR_ASSIGN_OR_RETURN(layer.up, tensors.matrix({.rows = {{"ffn_up", 2 * ffn, {}}},
+                                                  .columns = hidden,
+                                                  .bias = modern.ffn_bias}));
+    HR_ASSIGN_OR_RETURN(layer.down, tensors.matrix({.rows = {{"ffn_down", hidden, {}}},
+                                                    .columns = ffn,
+                                                    .bias = modern.ffn_bias}));
+    return ok_status();
+  }
+
+  Status load_modern_ends() {
+    Tensors tensors(*this, "");
+    const ModernEncoder& modern = *config().modern;
+    const int32_t width = config().head_dim(), length = config().length_max;
+    encoder_->rotation_ = Encoder::rotation(modern.theta, width, length);
+    encoder_->local_rotation_ = Encoder::rotation(modern.local_theta, width, length);
+    encoder_->final_norm_ = norm_kind();
+    HR_RETURN_IF_ERROR(tensors.read_norm("output_norm", config().hidden, encoder_->final_norm_));
+    if (!config().head) return ok_status();
+    encoder_->head_norm_ = norm_kind();
+    return tensors.read_norm("cls.norm", config().hidden, encoder_->head_norm_);
+  }
+
   Status load_head() {
     Tensors tensors(*this, "");
     const int64_t hidden = config().hidden, classes = config().dimensions();
+    const bool biased = !config().modern || config().modern->head_bias;
     HR_ASSIGN_OR_RETURN(
         encoder_->head_dense_,
-        tensors.matrix({.rows = {{"cls", hidden, {}}}, .columns = hidden, .bias = true}));
+        tensors.matrix({.rows = {{"cls", hidden, {}}}, .columns = hidden, .bias = biased}));
     HR_ASSIGN_OR_RETURN(
         encoder_->head_out_,
         tensors.matrix({.rows = {{"cls.output", classes, {}}}, .columns = hidden, .bias = true}));
@@ -172,12 +223,15 @@ class EncoderLoader {
       source.hold = std::shared_ptr<const void>(
           view.data, [from = &source_, view](const void*) { from->release(view); });
       if (whole_blocks) source.quantise_to = quantised;
+      if (!stack.bias) continue;
       HR_ASSIGN_OR_RETURN(const auto values,
                           table(prefix + rows.name + ".bias", Shape{rows.count}));
       bias.insert(bias.end(), values.begin(), values.end());
     }
     const LinearCompute compute = whole_blocks ? LinearCompute::kFast : LinearCompute::kFloat32;
-    HR_ASSIGN_OR_RETURN(layer.bias, DeviceVector::upload(device_, bias));
+    if (stack.bias) {
+      HR_ASSIGN_OR_RETURN(layer.bias, DeviceVector::upload(device_, bias));
+    }
     HR_ASSIGN_OR_RETURN(layer.weight, LinearWeight::pack(device_, sources, compute));
     return layer;
   }

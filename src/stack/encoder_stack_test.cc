@@ -137,7 +137,8 @@ TEST_P(TinyClassifier, PairsAndLogitsAreThoseOfTransformers) {
 
 INSTANTIATE_TEST_SUITE_P(All, TinyClassifier,
                          testing::Values("bert_reranker", "bert_classifier", "xlmr_reranker",
-                                         "roberta_classifier", "mpnet_reranker"),
+                                         "roberta_classifier", "mpnet_reranker",
+                                         "modernbert_reranker", "modernbert_classifier"),
                          [](const auto& info) { return info.param; });
 
 TEST(EncoderStack, HeadsAreWhatTheFilesSay) {
@@ -160,7 +161,9 @@ TEST(EncoderStack, HeadsAreWhatTheFilesSay) {
 
 INSTANTIATE_TEST_SUITE_P(All, TinyEncoder,
                          testing::Values(std::pair("bert", "first"), std::pair("roberta", "mean"),
-                                         std::pair("mpnet", "mean")),
+                                         std::pair("mpnet", "mean"),
+                                         std::pair("modernbert", "first"),
+                                         std::pair("modernbert_biased", "mean")),
                          [](const auto& info) { return info.param.first; });
 
 TEST(EncoderStack, APassAsksTwiceALayerWhetherToGoOn) {
@@ -297,6 +300,48 @@ TEST(EncoderStack, RefusesAConfigurationByItsKey) {
   refused("pad_token_id", Json(40), "pad_token_id");
   refused("max_position_embeddings", Json(2), "max_position_embeddings");
   refused("relative_attention_num_buckets", Json(), "relative_attention_num_buckets");
+}
+
+TEST(EncoderStack, RefusesAModernBertByItsKey) {
+  const auto error_with = [](const char* name, const char* key, const Json& value) {
+    const fs::path folder = copied_encoder(name);
+    Json config = read_encoder_json(folder / "config.json");
+    config.set(key, value);
+    std::ofstream(folder / "config.json") << write_json(config);
+    return load_error({.model = folder.string()});
+  };
+  const std::pair<const char*, Json> wrong[] = {
+      {"hidden_activation", Json("silu")},
+      {"norm_eps", Json()},
+      {"rope_scaling", Json::object().set("rope_type", "yarn")},
+      {"rope_parameters",
+       Json::object().set("full_attention", Json::object().set("rope_type", "yarn"))},
+      {"rope_parameters",
+       Json::object().set("full_attention", Json::object().set("rope_theta", 0))},
+      {"layer_types", Json(Json::Array{Json("full_attention")})},
+      {"layer_types", Json(Json::Array(4, Json("chunked_attention")))},
+      {"local_attention", Json(1)},
+      {"norm_bias", Json(1)},
+      {"num_attention_heads", Json(16)},
+  };
+  for (const auto& [key, value] : wrong) {
+    const std::string error = error_with("modernbert", key, value);
+    EXPECT_NE(error.find(key), std::string::npos) << key << ": " << error;
+  }
+  // Tensors that are missing, and those that would be ignored.
+  EXPECT_NE(error_with("modernbert", "norm_bias", true).find("embeddings.norm.bias"),
+            std::string::npos);
+  const std::string ignored = error_with("modernbert_biased", "mlp_bias", false);
+  EXPECT_NE(ignored.find(".bias: modernbert encoders have none such"), std::string::npos)
+      << ignored;
+  EXPECT_NE(error_with("modernbert_reranker", "classifier_activation", "tanh")
+                .find("classifier_activation"),
+            std::string::npos);
+  EXPECT_NE(
+      error_with("modernbert_reranker", "classifier_pooling", "max").find("classifier_pooling"),
+      std::string::npos);
+  EXPECT_NE(error_with("modernbert_reranker", "global_rope_theta", "x").find("global_rope_theta"),
+            std::string::npos);
 }
 
 TEST(EncoderStack, RefusesAHeadByItsKey) {

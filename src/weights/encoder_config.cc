@@ -34,6 +34,9 @@ constexpr EncoderClass kEncoderClasses[] = {
     {"XLMRobertaForSequenceClassification", "roberta", true},
     {"CamembertForSequenceClassification", "roberta", true},
     {"MPNetForSequenceClassification", "mpnet", true},
+    {"ModernBertModel", "modernbert"},
+    {"ModernBertForMaskedLM", "modernbert"},
+    {"ModernBertForSequenceClassification", "modernbert", true},
 };
 
 const EncoderClass* find_class(std::string_view name) {
@@ -50,7 +53,11 @@ class EncoderConfigReader {
   Result<EncoderConfig> read() {
     HR_RETURN_IF_ERROR(read_class());
     HR_RETURN_IF_ERROR(read_sizes());
-    HR_RETURN_IF_ERROR(read_features());
+    if (config_.architecture == "modernbert") {
+      HR_RETURN_IF_ERROR(read_modern());
+    } else {
+      HR_RETURN_IF_ERROR(read_features());
+    }
     HR_RETURN_IF_ERROR(read_pooling());
     return std::move(config_);
   }
@@ -105,13 +112,14 @@ class EncoderConfigReader {
     HR_RETURN_IF_ERROR(read_size("num_attention_heads", 1, kLimits.heads_max, config_.heads));
     HR_RETURN_IF_ERROR(read_size("intermediate_size", 1, kLimits.ffn_max, config_.ffn));
     HR_RETURN_IF_ERROR(read_size("max_position_embeddings", 1, kPositionsMax, config_.positions));
+    const bool modern = config_.architecture == "modernbert";
     if (config_.architecture == "mpnet") {
       HR_RETURN_IF_ERROR(
           read_size("relative_attention_num_buckets", 4, 1024, config_.relative_buckets));
-    } else {
+    } else if (!modern) {
       HR_RETURN_IF_ERROR(read_size("type_vocab_size", 0, 1024, config_.token_types));
     }
-    if (config_.architecture != "bert") {
+    if (config_.architecture != "bert" && !modern) {
       int32_t pad = 0;
       HR_RETURN_IF_ERROR(read_size("pad_token_id", 0, config_.vocab - 1, pad));
       config_.position_first = pad + 1;
@@ -125,12 +133,27 @@ class EncoderConfigReader {
     return ok_status();
   }
 
-  Status read_features() {
-    const Json* eps = find(files_.config, "layer_norm_eps");
+  Status read_norm_eps(std::string_view key) {
+    const Json* eps = find(files_.config, key);
     if (eps == nullptr || !eps->is_number() || !(eps->as_double() > 0 && eps->as_double() < 1)) {
-      return corrupt_key("config.json", "layer_norm_eps", "is no number between 0 and 1");
+      return corrupt_key("config.json", key, "is no number between 0 and 1");
     }
     config_.norm_eps = static_cast<float>(eps->as_double());
+    return ok_status();
+  }
+
+  Status read_activation(std::string_view key) {
+    const Json* activation = find(files_.config, key);
+    const std::string name =
+        activation != nullptr && activation->is_string() ? activation->as_string() : "";
+    config_.gelu_tanh = name == "gelu_new" || name == "gelu_pytorch_tanh";
+    if (name == "gelu" || config_.gelu_tanh) return ok_status();
+    return unsupported_key("config.json", key,
+                           "only \"gelu\", \"gelu_new\" and \"gelu_pytorch_tanh\" are supported");
+  }
+
+  Status read_features() {
+    HR_RETURN_IF_ERROR(read_norm_eps("layer_norm_eps"));
     const Json* kind = find(files_.config, "position_embedding_type");
     if (kind != nullptr && *kind != Json("absolute")) {
       return unsupported_key("config.json", "position_embedding_type",
@@ -140,13 +163,104 @@ class EncoderConfigReader {
     if (decoder != nullptr && *decoder != Json(false)) {
       return unsupported_key("config.json", "is_decoder", "only false is supported");
     }
-    const Json* activation = find(files_.config, "hidden_act");
-    const std::string name =
-        activation != nullptr && activation->is_string() ? activation->as_string() : "";
-    config_.gelu_tanh = name == "gelu_new" || name == "gelu_pytorch_tanh";
-    if (name == "gelu" || config_.gelu_tanh) return ok_status();
-    return unsupported_key("config.json", "hidden_act",
-                           "only \"gelu\", \"gelu_new\" and \"gelu_pytorch_tanh\" are supported");
+    return read_activation("hidden_act");
+  }
+
+  // --- ModernBERT ---
+
+  Status read_flag(std::string_view key, bool& flag) const {
+    const Json* member = find(files_.config, key);
+    if (member == nullptr) return ok_status();
+    if (!member->is_bool()) return corrupt_key("config.json", key, "is not true or false");
+    flag = member->as_bool();
+    return ok_status();
+  }
+
+  // `old_key` of files that were written before rope_parameters.
+  Status read_theta(std::string_view layers, std::string_view old_key, double otherwise,
+                    double& theta) const {
+    const Json* member = find(files_.config, old_key);
+    std::string_view key = old_key;
+    if (const Json* all = find(files_.config, "rope_parameters")) {
+      key = "rope_parameters";
+      const Json* own = find(*all, layers);
+      const Json* type = own == nullptr ? nullptr : find(*own, "rope_type");
+      if (type != nullptr && *type != Json("default")) {
+        return unsupported_key("config.json", key, "only rope_type \"default\" is supported");
+      }
+      if (own != nullptr && find(*own, "rope_theta")) member = find(*own, "rope_theta");
+    }
+    theta = otherwise;
+    if (member == nullptr) return ok_status();
+    if (!member->is_number() || !(member->as_double() > 1 && member->as_double() < 1e12)) {
+      return corrupt_key("config.json", key, "has a base that is no number between 1 and 1e12");
+    }
+    theta = member->as_double();
+    return ok_status();
+  }
+
+  // layer_types, else every so many layers see all.
+  Status read_layer_kinds(ModernEncoder& modern) const {
+    const auto count = static_cast<size_t>(config_.layers);
+    const Json* types = find(files_.config, "layer_types");
+    if (types == nullptr) {
+      int32_t every = 3;
+      constexpr std::string_view kEvery = "global_attn_every_n_layers";
+      if (find(files_.config, kEvery)) HR_RETURN_IF_ERROR(read_size(kEvery, 1, 1 << 20, every));
+      for (size_t i = 0; i < count; ++i) modern.local.push_back(i % every != 0);
+      return ok_status();
+    }
+    if (!types->is_array() || types->as_array().size() != count) {
+      return corrupt_key("config.json", "layer_types", "is no list with an entry for each layer");
+    }
+    for (const Json& type : types->as_array()) {
+      if (type != Json("sliding_attention") && type != Json("full_attention")) {
+        return unsupported_key("config.json", "layer_types",
+                               "only sliding_attention and full_attention are supported");
+      }
+      modern.local.push_back(type == Json("sliding_attention"));
+    }
+    return ok_status();
+  }
+
+  Status read_modern() {
+    ModernEncoder& modern = config_.modern.emplace();
+    HR_RETURN_IF_ERROR(read_norm_eps("norm_eps"));
+    HR_RETURN_IF_ERROR(read_activation("hidden_activation"));
+    if (find(files_.config, "rope_scaling")) {
+      return unsupported_key("config.json", "rope_scaling", "is not supported");
+    }
+    HR_RETURN_IF_ERROR(read_theta("full_attention", "global_rope_theta", 160000, modern.theta));
+    HR_RETURN_IF_ERROR(
+        read_theta("sliding_attention", "local_rope_theta", 10000, modern.local_theta));
+    int32_t local = 128;
+    if (find(files_.config, "local_attention")) {
+      HR_RETURN_IF_ERROR(read_size("local_attention", 2, 1 << 24, local));
+    }
+    modern.window = local / 2;
+    HR_RETURN_IF_ERROR(read_layer_kinds(modern));
+    HR_RETURN_IF_ERROR(read_flag("attention_bias", modern.attention_bias));
+    HR_RETURN_IF_ERROR(read_flag("mlp_bias", modern.ffn_bias));
+    HR_RETURN_IF_ERROR(read_flag("norm_bias", modern.norm_bias));
+    HR_RETURN_IF_ERROR(read_flag("classifier_bias", modern.head_bias));
+    const Json* head = find(files_.config, "classifier_activation");
+    if (classifies_ && head != nullptr && *head != Json("gelu")) {
+      return unsupported_key("config.json", "classifier_activation", "only \"gelu\" is supported");
+    }
+    if (config_.head_dim() % 2 == 0) return ok_status();
+    return corrupt_key("config.json", "num_attention_heads", "makes heads of an odd width");
+  }
+
+  // Of a classifier: which rows its head is of.
+  Status read_classifier_pooling() {
+    config_.pooling = Pooling::kFirst;
+    if (!config_.modern) return ok_status();
+    const Json* pooling = find(files_.config, "classifier_pooling");
+    if (pooling == nullptr || *pooling == Json("cls")) return ok_status();
+    config_.pooling = Pooling::kMean;
+    if (*pooling == Json("mean")) return ok_status();
+    return unsupported_key("config.json", "classifier_pooling",
+                           "only \"cls\" and \"mean\" are supported");
   }
 
   Status read_pooling() {
@@ -159,6 +273,7 @@ class EncoderConfigReader {
     config_.normalise = read.normalise;
     config_.head = read.head;
     config_.length_max = config_.positions - config_.position_first;
+    if (classifies_) HR_RETURN_IF_ERROR(read_classifier_pooling());
     if (read.length_max > 0) config_.length_max = std::min(config_.length_max, read.length_max);
     return ok_status();
   }
@@ -246,6 +361,44 @@ constexpr HfTensorName kClassifierNames[] = {
 };
 #undef HR_ENCODER_NAMES
 
+#define HR_MODERN_NAMES(prefix)                                         \
+  {prefix "embeddings.tok_embeddings.weight", "token_embd.weight"},     \
+      {prefix "embeddings.norm.weight", "token_embd_norm.weight"},      \
+      {prefix "embeddings.norm.bias", "token_embd_norm.bias"},          \
+      {prefix "layers.{}.attn_norm.weight", "blk.{}.attn_norm.weight"}, \
+      {prefix "layers.{}.attn_norm.bias", "blk.{}.attn_norm.bias"},     \
+      {prefix "layers.{}.attn.Wqkv.weight", "blk.{}.attn_qkv.weight"},  \
+      {prefix "layers.{}.attn.Wqkv.bias", "blk.{}.attn_qkv.bias"},      \
+      {prefix "layers.{}.attn.Wo.weight", "blk.{}.attn_output.weight"}, \
+      {prefix "layers.{}.attn.Wo.bias", "blk.{}.attn_output.bias"},     \
+      {prefix "layers.{}.mlp_norm.weight", "blk.{}.ffn_norm.weight"},   \
+      {prefix "layers.{}.mlp_norm.bias", "blk.{}.ffn_norm.bias"},       \
+      {prefix "layers.{}.mlp.Wi.weight", "blk.{}.ffn_up.weight"},       \
+      {prefix "layers.{}.mlp.Wi.bias", "blk.{}.ffn_up.bias"},           \
+      {prefix "layers.{}.mlp.Wo.weight", "blk.{}.ffn_down.weight"},     \
+      {prefix "layers.{}.mlp.Wo.bias", "blk.{}.ffn_down.bias"},         \
+      {prefix "final_norm.weight", "output_norm.weight"}, {             \
+    prefix "final_norm.bias", "output_norm.bias"                        \
+  }
+
+constexpr HfTensorName kModernNames[] = {
+    HR_MODERN_NAMES(""),
+    HR_MODERN_NAMES("model."),
+    {"head.*", ""},
+    {"decoder.*", ""},
+};
+
+constexpr HfTensorName kModernClassifierNames[] = {
+    {"head.dense.weight", "cls.weight"},
+    {"head.dense.bias", "cls.bias"},
+    {"head.norm.weight", "cls.norm.weight"},
+    {"head.norm.bias", "cls.norm.bias"},
+    {"classifier.weight", "cls.output.weight"},
+    {"classifier.bias", "cls.output.bias"},
+    HR_MODERN_NAMES("model."),
+};
+#undef HR_MODERN_NAMES
+
 }  // namespace
 
 bool is_encoder_class(std::string_view name) { return find_class(name) != nullptr; }
@@ -273,6 +426,8 @@ int32_t relative_bucket(int32_t distance, int32_t buckets) {
 }
 
 HfTensorNames encoder_hf_names(const EncoderConfig& config) {
+  if (config.modern && config.head) return kModernClassifierNames;
+  if (config.modern) return kModernNames;
   if (!config.head) return kEncoderNames;
   if (config.architecture == "bert") return kBertClassifierNames;
   return kClassifierNames;

@@ -5,8 +5,10 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "base/classifier_head.h"
 #include "base/status.h"
@@ -15,8 +17,18 @@
 
 namespace headrace {
 
+// What ModernBERT (Warner et al., 2024) has in place of learned positions: queries and keys are
+// rotated, and most layers see what is near alone. Its norms stand in front of what they are of,
+// the first layer's attention has none, and its feed-forward networks are gated.
+struct ModernEncoder {
+  double theta = 0, local_theta = 0;  // bases of the rotation, of layers that see all and of others
+  int32_t window = 0;                 // of those: tokens seen on either side
+  std::vector<bool> local;            // by layer
+  bool attention_bias = false, ffn_bias = false, norm_bias = false, head_bias = false;
+};
+
 struct EncoderConfig {
-  std::string architecture;  // "bert", "roberta", "mpnet"
+  std::string architecture;  // "bert", "roberta", "mpnet", "modernbert"
   int32_t vocab = 0;
   int32_t hidden = 0;
   int32_t layers = 0;
@@ -27,12 +39,13 @@ struct EncoderConfig {
   int32_t token_types = 0;     // rows of their table; 0: none
   // MPNet: a bias of scores by how far apart two tokens are, in so many buckets; 0: none.
   int32_t relative_buckets = 0;
-  bool gelu_tanh = false;  // the approximation by tanh instead of erf
+  std::optional<ModernEncoder> modern;  // of "modernbert"
+  bool gelu_tanh = false;               // the approximation by tanh instead of erf
   float norm_eps = 0;
   int32_t length_max = 0;  // tokens of a text, special ones included
   Pooling pooling = Pooling::kMean;
   bool normalise = false;  // vectors have length 1
-  ClassifierHead head;     // of *ForSequenceClassification, which then does not pool
+  ClassifierHead head;     // of *ForSequenceClassification: of the rows as `pooling` says
 
   int32_t head_dim() const { return hidden / heads; }
   // Numbers of a text's vector: of its classes where there is a head.

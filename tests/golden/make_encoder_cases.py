@@ -17,9 +17,10 @@ import random
 
 import torch
 from safetensors.torch import save_file
-from tokenizers import Tokenizer, models, normalizers, pre_tokenizers, processors
+from tokenizers import Tokenizer, decoders, models, normalizers, pre_tokenizers, processors
 from transformers import (BertConfig, BertForSequenceClassification, BertModel, MPNetConfig,
-                          MPNetForSequenceClassification, MPNetModel, PreTrainedTokenizerFast, RobertaConfig,
+                          MPNetForSequenceClassification, MPNetModel, ModernBertConfig,
+                          ModernBertForSequenceClassification, ModernBertModel, PreTrainedTokenizerFast, RobertaConfig,
                           RobertaForSequenceClassification, RobertaModel, XLMRobertaConfig,
                           XLMRobertaForSequenceClassification)
 
@@ -27,12 +28,22 @@ FOLDER = os.path.join(os.path.dirname(__file__), "../data/encoders")
 SIZES = dict(vocab_size=40, hidden_size=16, num_hidden_layers=2, num_attention_heads=2, intermediate_size=24,
              hidden_dropout_prob=0, attention_probs_dropout_prob=0, initializer_range=0.3)
 LENGTHS = [1, 2, 7, 16, 44]
+# Windows of 5 and 3 tokens on either side, which the longer texts go beyond.
+MODERN = dict(vocab_size=40, hidden_size=16, num_hidden_layers=4, num_attention_heads=2, intermediate_size=24,
+              initializer_range=0.3, max_position_embeddings=48, pad_token_id=1, bos_token_id=0, eos_token_id=2,
+              cls_token_id=0, sep_token_id=2, attn_implementation="eager")
+BIASED = dict(attention_bias=True, mlp_bias=True, norm_bias=True, classifier_bias=True, local_attention=6,
+              layer_types=["sliding_attention", "full_attention", "full_attention", "sliding_attention"])
 
 CASES = {
     "bert": (BertModel, BertConfig(**SIZES, max_position_embeddings=48, type_vocab_size=2), "cls"),
     "roberta": (RobertaModel, RobertaConfig(**SIZES, max_position_embeddings=48, type_vocab_size=1, pad_token_id=1,
                                             hidden_act="gelu_new"), "mean"),
     "mpnet": (MPNetModel, MPNetConfig(**SIZES, max_position_embeddings=48, pad_token_id=1), "mean"),
+    "modernbert": (ModernBertModel, ModernBertConfig(**MODERN, local_attention=10, rope_parameters={
+        "full_attention": {"rope_type": "default", "rope_theta": 900.0},
+        "sliding_attention": {"rope_type": "default", "rope_theta": 50.0}}), "cls"),
+    "modernbert_biased": (ModernBertModel, ModernBertConfig(**MODERN, **BIASED, hidden_activation="gelu_new"), "mean"),
 }
 
 
@@ -52,15 +63,37 @@ CLASSIFIERS = {
                                          num_labels=2, problem_type="multi_label_classification")),
     "mpnet_reranker": (MPNetForSequenceClassification,
                        MPNetConfig(**SIZES, max_position_embeddings=50, pad_token_id=1, num_labels=1)),
+    "modernbert_reranker": (ModernBertForSequenceClassification,
+                            ModernBertConfig(**MODERN, local_attention=8, num_labels=1)),
+    "modernbert_classifier": (ModernBertForSequenceClassification,
+                              ModernBertConfig(**MODERN, **BIASED, classifier_pooling="mean", num_labels=3)),
 }
 WORDS = ["cat", "dog", "sat", "on", "the", "mat", "##s", "a", "what", "is", "?", "."]
 PAIRS = [("what is a cat ?", "the dogs sat on the mat ."), ("cat", ""), ("the cats", "dog " * 60), ("dog " * 60, "a mat"),
          ("cat " * 40, "the dog " * 40), ("the cat " * 21, "mat " * 22)]
 
 
+def make_bpe_tokenizer(specials):
+    """A byte-level BPE that knows the letters and bytes of the pairs, as ModernBERT's."""
+    letters = sorted({c for word in WORDS for c in word if c != "#"} | {"\u0120"})
+    merges = [("t", "h"), ("th", "e"), ("c", "a"), ("\u0120", "the"), ("d", "o")]
+    words = specials + letters + ["".join(merge) for merge in merges]
+    tokenizer = Tokenizer(models.BPE({word: i for i, word in enumerate(words)}, merges))
+    tokenizer.add_special_tokens(specials)
+    tokenizer.normalizer = normalizers.NFC()
+    tokenizer.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
+    tokenizer.decoder = decoders.ByteLevel()
+    tokenizer.post_processor = processors.TemplateProcessing(
+        single="<s>:0 $A:0 </s>:0", pair="<s>:0 $A:0 </s>:0 $B:0 </s>:0", special_tokens=[("<s>", 0), ("</s>", 2)])
+    return tokenizer
+
+
 def make_tokenizer(form):
-    """A WordPiece of a few words, whose frame is of `form`."""
+    """A WordPiece of a few words, or of ModernBERT a BPE, whose frame is of `form`."""
     specials = ["<s>", "<pad>", "</s>", "<unk>"]
+    if form == "modernbert":
+        return PreTrainedTokenizerFast(tokenizer_object=make_bpe_tokenizer(specials), bos_token="<s>",
+                                       eos_token="</s>", pad_token="<pad>", unk_token="<unk>")
     tokenizer = Tokenizer(models.WordPiece({word: i for i, word in enumerate(specials + WORDS)}, unk_token="<unk>"))
     tokenizer.add_special_tokens(specials)
     tokenizer.normalizer = normalizers.BertNormalizer()
@@ -89,10 +122,9 @@ def main():
     for seed, (name, (make, config, pooling)) in enumerate(CASES.items()):
         torch.manual_seed(seed)
         random.seed(seed)
-        model = make(config, add_pooling_layer=False).eval()
-        for key, value in model.named_parameters():
-            if "LayerNorm" in key or key.endswith("bias"):
-                torch.nn.init.normal_(value, 1.0 if key.endswith("LayerNorm.weight") else 0.0, 0.2)
+        modern = make is ModernBertModel
+        model = (make(config) if modern else make(config, add_pooling_layer=False)).eval()
+        draw_norms_and_biases(model)
         config = model.config.to_dict() | {"architectures": [make.__name__]}
         write_json({k: v for k, v in config.items() if not k.startswith("_")}, name, "config.json")
         modules = ["", "1_Pooling", "2_Normalize"]
@@ -116,11 +148,16 @@ def main():
         make_classifier(name, make, config)
 
 
+def draw_norms_and_biases(model):
+    for key, value in model.named_parameters():
+        norm = "LayerNorm" in key or "norm." in key
+        if norm or key.endswith("bias"):
+            torch.nn.init.normal_(value, 1.0 if norm and key.endswith(".weight") else 0.0, 0.2)
+
+
 def make_classifier(name, make, config):
     model = make(config).eval()
-    for key, value in model.named_parameters():
-        if "LayerNorm" in key or key.endswith("bias"):
-            torch.nn.init.normal_(value, 1.0 if key.endswith("LayerNorm.weight") else 0.0, 0.2)
+    draw_norms_and_biases(model)
     # As files of real models have it: no more than what is not the default.
     written = model.config.to_diff_dict() | {"architectures": [make.__name__]}
     sizes = model.config.to_dict()
@@ -128,6 +165,12 @@ def make_classifier(name, make, config):
                 "relative_attention_num_buckets"):
         if key in sizes:
             written[key] = sizes[key]
+    if name.startswith("modernbert"):
+        written |= {key: sizes[key] for key in sizes if key in ("norm_eps", "hidden_activation", "norm_bias")}
+    if name == "modernbert_reranker":  # as the files of its makers, which transformers of their time wrote
+        for key in ("layer_types", "rope_parameters"):
+            written.pop(key, None)
+        written |= {"global_attn_every_n_layers": 3, "global_rope_theta": 160000.0, "local_rope_theta": 10000.0}
     write_json({k: v for k, v in written.items() if not k.startswith("_")}, name, "config.json")
     save_file({k: v.contiguous() for k, v in model.state_dict().items()},
               os.path.join(FOLDER, name, "model.safetensors"))

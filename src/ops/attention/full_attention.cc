@@ -14,7 +14,7 @@ void check_full_args(const FullAttentionArgs& args) {
   for (const ConstTensorView* rows : {&args.k, &args.v}) {
     CHECK(rows->shape == args.q.shape && rows->row_stride == args.q.row_stride);
   }
-  CHECK(args.out.shape == args.q.shape);
+  CHECK(args.out.shape == args.q.shape && args.window >= 0);
   for (const RowSequence& sequence : args.sequences) {
     CHECK(sequence.row_first >= 0 && sequence.row_count >= 0);
     CHECK(int64_t{sequence.row_first} + sequence.row_count <= args.q.rows());
@@ -33,7 +33,8 @@ OpCost op_cost(const FullAttentionArgs& args) {
   const int64_t heads = args.q.columns() / args.head_dim;
   int64_t pairs = 0;
   for (const RowSequence& sequence : args.sequences) {
-    pairs += int64_t{sequence.row_count} * sequence.row_count;
+    const int64_t rows = sequence.row_count;
+    pairs += rows * (args.window > 0 ? std::min(rows, 2 * int64_t{args.window} + 1) : rows);
   }
   return {.shape = fmt::format("{} heads of {}, {} sequences", heads, args.head_dim,
                                args.sequences.size()),

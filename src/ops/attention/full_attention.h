@@ -1,5 +1,6 @@
-// Full attention: every row of a sequence sees every row of it, before and behind. There is no
-// cache: queries, keys and values are the batch's own rows, of many sequences without padding.
+// Full attention: every row of a sequence sees every row of it, before and behind, or those that
+// are near. There is no cache: queries, keys and values are the batch's own rows, of many sequences
+// without padding.
 //   out_i = sum_j softmax_j(scale q_i k_j + bias(j - i)) v_j
 #pragma once
 
@@ -24,7 +25,8 @@ struct FullAttentionArgs {
   // sequence is longer than bias_reach + 1.
   const float* bias = nullptr;
   int32_t bias_reach = 0;
-  TensorView out;  // [T, H d] f32, apart from q, k and v. Rows of no sequence are not written
+  int32_t window = 0;  // row i sees rows i - window to i + window; 0: all
+  TensorView out;      // [T, H d] f32, apart from q, k and v. Rows of no sequence are not written
 };
 
 // A sequence's rows depend on that sequence alone, bit for bit. CPU only. Takes

@@ -28,13 +28,17 @@ FullAttentionHead head_of(const FullAttentionArgs& args, const RowSequence& sequ
           .head_dim = args.head_dim,
           .scale = args.scale,
           .bias = bias_of_head(args, head),
+          .window = args.window,
           .scratch = nullptr};
 }
 
 // Row i of a head by the formula, with double sums.
 void attend_row(const FullAttentionHead& head, int64_t i) {
+  const int64_t first = head.window > 0 ? std::max<int64_t>(0, i - head.window) : 0;
+  const int64_t last =
+      head.window > 0 ? std::min<int64_t>(head.rows, i + head.window + 1) : int64_t{head.rows};
   std::vector<double> weights(static_cast<size_t>(head.rows));
-  for (int64_t j = 0; j < head.rows; ++j) {
+  for (int64_t j = first; j < last; ++j) {
     double sum = 0.0;
     for (int64_t d = 0; d < head.head_dim; ++d) {
       sum += double{head.q[i * head.stride + d]} * head.k[j * head.stride + d];
@@ -42,12 +46,15 @@ void attend_row(const FullAttentionHead& head, int64_t i) {
     weights[static_cast<size_t>(j)] =
         sum * head.scale + (head.bias == nullptr ? 0.0f : head.bias[j - i]);
   }
-  const double largest = *std::max_element(weights.begin(), weights.end());
+  const double largest = *std::max_element(weights.begin() + first, weights.begin() + last);
   double total = 0.0;
-  for (double& weight : weights) total += (weight = std::exp(weight - largest));
+  for (int64_t j = first; j < last; ++j) {
+    double& weight = weights[static_cast<size_t>(j)];
+    total += (weight = std::exp(weight - largest));
+  }
   for (int64_t d = 0; d < head.head_dim; ++d) {
     double sum = 0.0;
-    for (int64_t j = 0; j < head.rows; ++j) {
+    for (int64_t j = first; j < last; ++j) {
       sum += weights[static_cast<size_t>(j)] * head.v[j * head.stride + d];
     }
     head.out[i * head.out_stride + d] = static_cast<float>(sum / total);

@@ -18,6 +18,7 @@ struct FullAttentionHead {
   int32_t head_dim;
   float scale;
   const float* bias;  // of distance 0, or null
+  int32_t window;     // row i sees rows i - window to i + window; 0: all
   float* scratch;     // full_attention_scratch_floats(), 64-byte aligned
 };
 

@@ -13,6 +13,7 @@ struct FullCase {
   int32_t heads, head_dim;
   std::vector<int32_t> lengths;  // of the sequences, one behind the other
   bool biased;
+  int32_t window = 0;
 };
 
 class FullRows {
@@ -39,6 +40,7 @@ class FullRows {
             .scale = 0.4f,
             .bias = bias_.empty() ? nullptr : bias_.data(),
             .bias_reach = kReach,
+            .window = case_.window,
             .out = out.view()};
   }
   TestMatrix out() const { return TestMatrix(q_->rows(), q_->columns()); }
@@ -54,8 +56,9 @@ class FullRows {
 
 const std::vector<FullCase>& full_cases() {
   static const std::vector<FullCase> cases = {
-      {1, 4, {1}, false},          {2, 16, {3, 1, 18}, false}, {3, 20, {7, 33}, true},
-      {12, 32, {16, 5, 40}, true}, {2, 64, {41, 0, 6}, true},
+      {1, 4, {1}, false},          {2, 16, {3, 1, 18}, false},       {3, 20, {7, 33}, true},
+      {12, 32, {16, 5, 40}, true}, {2, 64, {41, 0, 6}, true},        {2, 16, {40, 3, 17}, false, 1},
+      {1, 8, {41, 16}, true, 5},   {2, 32, {39, 90, 33}, false, 16}, {1, 16, {130}, false, 40},
   };
   return cases;
 }
@@ -108,6 +111,38 @@ TEST(FullAttention, EveryKernelIsTheReference) {
       }
       EXPECT_TRUE(out.gaps_untouched());
       EXPECT_TRUE(std::isnan(out.at(0, 0)));  // row 0 is in no sequence
+    }
+  }
+}
+
+// By the formula, too: of equal keys the mean of the values that are seen.
+TEST(FullAttention, AWindowLeavesOutWhatIsFar) {
+  TestDevice device = TestDevice::cpu(1);
+  OpContext context = device.context();
+  constexpr int64_t kRows = 75, kWindow = 7;
+  Rng rng(5);
+  TestMatrix zeros(kRows, 8), values(rng, kRows, 8), out(kRows, 8);
+  for (int64_t t = 0; t < kRows; ++t) {
+    for (int64_t i = 0; i < 8; ++i) zeros.at(t, i) = 0.0f;
+  }
+  const std::vector<RowSequence> sequences = {{0, kRows}};
+  for (const auto& kernel : full_attention_kernels().all()) {
+    const FullAttentionArgs args{.q = zeros.view(),
+                                 .k = zeros.view(),
+                                 .v = values.view(),
+                                 .head_dim = 8,
+                                 .sequences = sequences,
+                                 .scale = 1.0f,
+                                 .window = kWindow,
+                                 .out = out.view()};
+    if (!kernel.supports(device.device().traits(), args)) continue;
+    kernel.run(context, args);
+    for (int64_t t = 0; t < kRows; ++t) {
+      const int64_t first = std::max<int64_t>(0, t - kWindow);
+      const int64_t last = std::min<int64_t>(kRows - 1, t + kWindow);
+      double sum = 0;
+      for (int64_t j = first; j <= last; ++j) sum += values.at(j, 3);
+      EXPECT_NEAR(out.at(t, 3), sum / static_cast<double>(last - first + 1), 2e-6) << kernel.name;
     }
   }
 }

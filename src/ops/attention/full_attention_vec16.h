@@ -41,10 +41,25 @@ void stage_keys_and_values(const FullAttentionHead& head, const FullScratch& scr
   }
 }
 
+// The keys that rows [row, row + count) see, from a multiple of 16 on.
+struct KeyRange {
+  int64_t first, last;
+};
+
+KeyRange keys_of(const FullAttentionHead& head, int64_t row, int64_t count) {
+  const int64_t rows = head.rows;
+  if (head.window == 0) return {0, rows};
+  const int64_t first = row - head.window, last = row + count + head.window;
+  return {first > 0 ? first / 16 * 16 : 0, last < rows ? last : rows};
+}
+
+int lane_of(int64_t key) { return key < 0 ? 0 : key > 16 ? 16 : static_cast<int>(key); }
+
 // Scores of kRows rows from `row` on.
 template <int kRows>
-void score_tile(const FullAttentionHead& head, const FullScratch& scratch, int64_t row) {
-  for (int64_t j = 0; j < scratch.columns; j += 16) {
+void score_tile(const FullAttentionHead& head, const FullScratch& scratch, int64_t row,
+                const KeyRange& range) {
+  for (int64_t j = range.first; j < range.last; j += 16) {
     Vec16 sums[kRows];
     for (int r = 0; r < kRows; ++r) sums[r] = zero();
     for (int64_t d = 0; d < head.head_dim; ++d) {
@@ -59,20 +74,25 @@ void score_tile(const FullAttentionHead& head, const FullScratch& scratch, int64
       if (head.bias != nullptr) {
         score = add(score, load_up_to(head.bias + j - (row + r), left, 0.0f));
       }
-      const int there = left < 16 ? static_cast<int>(left) : 16;
+      int first = 0, last = lane_of(left);
+      if (head.window > 0) {
+        const int behind = lane_of(row + r + head.window + 1 - j);
+        first = lane_of(row + r - head.window - j);
+        if (behind < last) last = behind;
+      }
       store(scratch.scores + r * scratch.columns + j,
-            keep_lanes(score, 0, there, -__builtin_inff()));
+            keep_lanes(score, first, last, -__builtin_inff()));
     }
   }
 }
 
 // Scores become exp(score - largest); returns one over their sum.
-float soften(float* scores, int64_t columns) {
+float soften(float* scores, const KeyRange& range) {
   Vec16 largest = broadcast(-__builtin_inff());
-  for (int64_t j = 0; j < columns; j += 16) largest = max(largest, load(scores + j));
+  for (int64_t j = range.first; j < range.last; j += 16) largest = max(largest, load(scores + j));
   const Vec16 top = broadcast(largest_of(largest));
   Vec16 total = zero();
-  for (int64_t j = 0; j < columns; j += 16) {
+  for (int64_t j = range.first; j < range.last; j += 16) {
     const Vec16 weight = exp_of_negative(sub(load(scores + j), top));
     store(scores + j, weight);
     total = add(total, weight);
@@ -82,11 +102,11 @@ float soften(float* scores, int64_t columns) {
 
 template <int kRows>
 void add_values_of_tile(const FullAttentionHead& head, const FullScratch& scratch, int64_t row,
-                        const float* factors) {
+                        const KeyRange& range, const float* factors) {
   for (int64_t d = 0; d < head.head_dim; d += 16) {
     Vec16 sums[kRows];
     for (int r = 0; r < kRows; ++r) sums[r] = zero();
-    for (int64_t j = 0; j < head.rows; ++j) {
+    for (int64_t j = range.first; j < range.last; ++j) {
       const Vec16 value = load(scratch.values + j * scratch.padded_dim + d);
       for (int r = 0; r < kRows; ++r) {
         sums[r] = fma(broadcast(scratch.scores[r * scratch.columns + j]), value, sums[r]);
@@ -101,12 +121,13 @@ void add_values_of_tile(const FullAttentionHead& head, const FullScratch& scratc
 
 template <int kRows>
 void attend_tile(const FullAttentionHead& head, const FullScratch& scratch, int64_t row) {
-  score_tile<kRows>(head, scratch, row);
+  const KeyRange range = keys_of(head, row, kRows);
+  score_tile<kRows>(head, scratch, row, range);
   float factors[kRows];
   for (int r = 0; r < kRows; ++r) {
-    factors[r] = soften(scratch.scores + r * scratch.columns, scratch.columns);
+    factors[r] = soften(scratch.scores + r * scratch.columns, range);
   }
-  add_values_of_tile<kRows>(head, scratch, row, factors);
+  add_values_of_tile<kRows>(head, scratch, row, range, factors);
 }
 
 void attend_full(const FullAttentionHead& head) {
