@@ -44,7 +44,12 @@ class ConnectionExchange final : public Exchange {
     return connection_->is_current(serial_) && connection_->was_over_limit_;
   }
   void observe(std::shared_ptr<ExchangeObserver> observer) override {
-    connection_->observe(serial_, std::move(observer));
+    if (!connection_->is_current(serial_)) return;
+    connection_->observer_ = std::move(observer);
+    if (connection_->reading_ != HttpConnection::Reading::kEnded) return;
+    post([connection = connection_, serial = serial_] {
+      if (connection->is_current(serial) && connection->observer_) connection->peer_gone();
+    });
   }
   void post(std::function<void()> task) override {
     asio::post(connection_->socket_.get_executor(),
@@ -169,7 +174,12 @@ void HttpConnection::read_some() {
 
 void HttpConnection::on_read(error_code error, std::string_view bytes) {
   if (state_ == State::kClosed) return;
-  if (error) return on_read_end(error);
+  if (error && state_ != State::kHandling) return close();
+  // A client that has closed and one that has closed its sending side alone look the same until it
+  // is written to. What is answered at once is written. Who has asked to be told of the peer works
+  // for it: a model does not go on for whoever has probably gone (as with vLLM and llama-server).
+  if (error && (error != asio::error::eof || observer_)) return peer_gone();
+  if (error) return void(reading_ = Reading::kEnded);
   if (state_ == State::kLingering) {
     discarded_ += bytes.size();
     return discarded_ > kLingerBytesMax ? close() : read_some();
@@ -177,15 +187,6 @@ void HttpConnection::on_read(error_code error, std::string_view bytes) {
   inbox_ += bytes;
   if (state_ == State::kReading) consume_input();
   read_some();  // also while answering: it notices that the peer has gone
-}
-
-// A client that has closed and one that has closed its sending side alone look the same until it is
-// written to. What is answered at once is written. Who has asked to be told of the peer works for
-// it: a model does not go on for whoever has probably gone (as with vLLM and llama-server).
-void HttpConnection::on_read_end(error_code error) {
-  if (state_ != State::kHandling) return close();
-  if (error != asio::error::eof || observer_) return peer_gone();
-  reading_ = Reading::kEnded;
 }
 
 void HttpConnection::consume_input() {
@@ -301,17 +302,6 @@ void HttpConnection::answer_unread(HttpResponse response) {
 }
 
 // --- Answering -----------------------------------------------------------------------------------
-
-void HttpConnection::observe(uint64_t serial, std::shared_ptr<ExchangeObserver> observer) {
-  if (!is_current(serial)) return;
-  observer_ = std::move(observer);
-  if (reading_ != Reading::kEnded) return;
-  asio::post(socket_.get_executor(), [self = shared_from_this(), serial] {
-    self->guarded([&] {
-      if (self->is_current(serial) && self->observer_) self->peer_gone();
-    });
-  });
-}
 
 void HttpConnection::respond(uint64_t serial, HttpResponse response) {
   if (!is_current(serial) || answer_complete_) return;

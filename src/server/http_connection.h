@@ -103,7 +103,6 @@ class HttpConnection : public std::enable_shared_from_this<HttpConnection> {
   // Reading.
   void read_some();
   void on_read(boost::system::error_code error, std::string_view bytes);
-  void on_read_end(boost::system::error_code error);
   void consume_input();
   void dispatch();
   bool admit_client(const HttpRequest& request);
@@ -115,7 +114,6 @@ class HttpConnection : public std::enable_shared_from_this<HttpConnection> {
   void answer_unread(HttpResponse response);
 
   // Answering. The serial tells exchanges of earlier requests from the present one.
-  void observe(uint64_t serial, std::shared_ptr<ExchangeObserver> observer);
   bool is_current(uint64_t serial) const { return serial == serial_ && state_ == State::kHandling; }
   void respond(uint64_t serial, HttpResponse response);
   void begin_stream(uint64_t serial, HttpResponse head);
