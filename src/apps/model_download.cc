@@ -26,13 +26,16 @@ namespace {
 
 constexpr double kMegabyte = 1e6;
 
-// The folder or file, for people and scripts.
+}  // namespace
+
 std::string place_of_model(const ModelName& name) {
   const Result<std::string> model = local_model(name.text());
   if (!model.ok()) return {};
   if (!is_hub_name(*model) || std::filesystem::exists(*model)) return *model;
   return hub_snapshot(*model).ok() ? *hub_snapshot(*model) : *model;
 }
+
+namespace {
 
 bool person_agrees(const ModelPull& pull, const std::string& model) {
   fmt::print(stderr, "{} is not on this machine. Pull {} from {}? [y/N] ", model,

@@ -18,6 +18,9 @@ struct DownloadFlags {
 // exit code is kInterruptedExitCode.
 Result<std::string> download_model(const ModelName& name, const DownloadFlags& flags);
 
+// The file or folder where it lies; empty: it is not here.
+std::string place_of_model(const ModelName& name);
+
 // Adds --pull.
 void add_pull_flag(CLI::App& app, bool& pull);
 // Before apply_model_flags(), and before any SignalWatch: models that the flags name and this

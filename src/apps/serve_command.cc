@@ -19,6 +19,7 @@
 
 #include "apps/batch_beside.h"
 #include "apps/etcd_flags.h"
+#include "apps/hub_fetcher.h"
 #include "apps/limit_flags.h"
 #include "apps/model_download.h"
 #include "apps/seccomp_filter.h"
@@ -410,6 +411,12 @@ class BackgroundLoad {
     }
     ModelPoolOptions pool = pool_options(flags_.list, flags_.model.stack);
     pool.has_default = !flags_.model.models.empty();
+    pool.grows = flags_.list.pulls;
+    if (flags_.list.pulls) {
+      fetcher_ = std::make_unique<HubFetcher>(
+          flags_.list.dir, [this](const NamedModel& model) { return spec_of(flags_, model); });
+      server_.state().fetches.allow(*fetcher_);
+    }
     HR_RETURN_IF_ERROR(server_.set_models(pool, std::move(specs), std::nullopt));
     std::string names;
     for (const NamedModel& model : flags_.named_models) {
@@ -476,8 +483,9 @@ class BackgroundLoad {
 
   Server& server_;
   const ServeFlags& flags_;
-  BatchBeside* const batch_;            // null: none
-  std::shared_ptr<LoadedStack> stack_;  // of one model that stays
+  BatchBeside* const batch_;             // null: none
+  std::shared_ptr<LoadedStack> stack_;   // of one model that stays
+  std::unique_ptr<HubFetcher> fetcher_;  // none: clients may fetch nothing
   Status status_;
   std::atomic<bool> done_{false};
   std::thread thread_;
@@ -491,7 +499,13 @@ std::string address_of(const ServerOptions& server, uint16_t port) {
 
 // Which models there are, and that no flag of one model is given to several.
 Status apply_model_list_flags(ServeFlags& flags) {
-  HR_ASSIGN_OR_RETURN(flags.named_models, list_models(flags.model.models, flags.list.dir));
+  if (flags.list.pulls && (flags.list.dir.empty() || flags.replicas > 1)) {
+    return invalid_argument(
+        "--allow-pull is for one server with --models-dir FOLDER: where what comes is kept");
+  }
+  HR_ASSIGN_OR_RETURN(flags.named_models, list_models(flags.model.models, flags.list.dir,
+                                                      flags.list.pulls ? EmptyFolder::kMayBe
+                                                                       : EmptyFolder::kIsAnError));
   HR_ASSIGN_OR_RETURN(flags.settings, read_model_settings(flags.list.settings));
   for (const ModelSettings& model : flags.settings) {
     const auto same = [&](const NamedModel& each) { return each.name == model.name; };
@@ -571,6 +585,7 @@ Result<int> run(ServeFlags& flags) {
   });
   BackgroundLoad load(*server, flags, batch.get());
   const bool finished_all = server->wait();
+  server->state().fetches.stop();
   // Stopped while loading: nothing to finish, and a load cannot be cut short.
   if (!load.done() || server->state().models.is_loading()) {
     std::fflush(nullptr);

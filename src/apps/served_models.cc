@@ -91,7 +91,7 @@ std::optional<std::string> model_at(const fs::path& entry) {
   return found;
 }
 
-Status add_models_of(const std::string& dir, std::vector<NamedModel>& models) {
+Status add_models_of(const std::string& dir, EmptyFolder empty, std::vector<NamedModel>& models) {
   std::error_code error;
   const auto entries = fs::directory_iterator(dir, error);
   if (error) return not_found(fmt::format("--models-dir {}: {}", dir, error.message()));
@@ -100,7 +100,7 @@ Status add_models_of(const std::string& dir, std::vector<NamedModel>& models) {
     const auto path = model_at(entry.path());
     if (path) models.push_back({model_name(entry.path().string()), *path});
   }
-  if (static_cast<size_t>(first) == models.size()) {
+  if (empty == EmptyFolder::kIsAnError && static_cast<size_t>(first) == models.size()) {
     return not_found(fmt::format(
         "--models-dir {}: there is no model in it (.gguf files, or folders as of Hugging Face)",
         dir));
@@ -278,6 +278,11 @@ void add_model_list_flags(CLI::App& app, ModelListFlags& flags) {
                  "the first request that names it")
       ->type_name("FOLDER")
       ->group(kGroup);
+  app.add_flag("--allow-pull", flags.pulls,
+               "Clients may fetch models by Ollama's /api/pull, of the Hugging Face hub and of "
+               "Ollama's registry; they are kept where 'headrace pull' keeps them, with links in "
+               "--models-dir, and served at once")
+      ->group(kGroup);
   app.add_option(
          "--models", flags.settings,
          "Models with flags of their own, as {\"chat\": {\"path\": \"B.gguf\", "
@@ -312,13 +317,13 @@ void add_model_list_flags(CLI::App& app, ModelListFlags& flags) {
 }
 
 Result<std::vector<NamedModel>> list_models(const std::vector<std::string>& named,
-                                            const std::string& dir) {
+                                            const std::string& dir, EmptyFolder empty) {
   std::vector<NamedModel> models;
   for (const std::string& text : named) {
     HR_ASSIGN_OR_RETURN(NamedModel model, named_model(text));
     models.push_back(std::move(model));
   }
-  if (!dir.empty()) HR_RETURN_IF_ERROR(add_models_of(dir, models));
+  if (!dir.empty()) HR_RETURN_IF_ERROR(add_models_of(dir, empty, models));
   return models;
 }
 

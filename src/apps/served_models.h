@@ -53,6 +53,7 @@ Result<std::vector<ModelSettings>> read_model_settings(const std::string& json);
 struct ModelListFlags {
   std::string settings;     // of read_model_settings(); empty: none
   std::string dir;          // each model in it
+  bool pulls = false;       // clients may fetch more into it
   double idle_seconds = 0;  // 0: models stay until there is no room
   bool sleep_mode = false;  // one model may sleep, too
   int32_t loaded_max = 0;
@@ -67,9 +68,11 @@ struct NamedModel {
   std::string name, path;
 };
 // Those of the command line ("PATH", "NAME=PATH"), then those in the folder, by name. A part of a
-// model that is split is no model. kNotFound, kInvalidArgument: the folder has none.
+// model that is split is no model. kNotFound, kInvalidArgument: the folder has none, unless it may.
+enum class EmptyFolder : uint8_t { kIsAnError, kMayBe };
 Result<std::vector<NamedModel>> list_models(const std::vector<std::string>& named,
-                                            const std::string& dir);
+                                            const std::string& dir,
+                                            EmptyFolder empty = EmptyFolder::kIsAnError);
 
 // `options` with the model's own path; the names are `names`, else the model's. Its path is a name,
 // too, that is listed nowhere.

@@ -14,6 +14,8 @@ void respond_json(RouteCall& call, const Json& body);
 // 404 for a model that is not served; `model` may be empty.
 Status check_model_name(const ReadyModel& model, const std::string& name);
 Status unknown_model(std::string_view name);
+// The place of the model that a body of Ollama's names. kNotFound: it is not served.
+Result<size_t> find_ollama_model(RouteCall& call);
 // Ollama's keep_alive, where models come and go: how long the call's model stays behind it.
 void follow_keep_alive(RouteCall& call);
 

@@ -14,6 +14,8 @@
 namespace headrace {
 namespace {
 
+constexpr size_t kAddedModelsMax = 1024;
+
 // Clients read it, and a path tells of the machine: the model's becomes its name, of others the
 // last part is left.
 std::string without_paths(std::string message, const ServedModelSpec& spec) {
@@ -70,21 +72,25 @@ std::string_view model_state_name(ModelState state) {
   return "";
 }
 
+ModelPool::Entry::Entry(const ServedModelSpec& of, const ModelPoolOptions& options)
+    : metrics(std::make_shared<ServerMetrics>(of.names.front())) {
+  status.facts = of.facts;
+  status.created_unix_s = std::time(nullptr);
+  status.stays = !of.load;
+  idle_seconds = of.idle_seconds > 0 ? of.idle_seconds : options.idle_seconds;
+  bytes = of.facts.file_bytes;
+}
+
 Status ModelPool::open(ModelPoolOptions options, std::vector<ServedModelSpec> specs,
                        std::optional<ModelInstance> first) {
-  CHECK_MSG(!open_ && !specs.empty(), "a pool is opened once, with models");
+  CHECK_MSG(!open_ && (options.grows || !specs.empty()), "a pool is opened once, with models");
   std::vector<std::unique_ptr<Entry>> entries;
+  if (options.grows) entries.reserve(specs.size() + kAddedModelsMax);
   std::unordered_map<std::string, size_t> by_name;
-  bool loads = false;
+  bool loads = options.grows;
   for (ServedModelSpec& spec : specs) {
     CHECK(!spec.names.empty());
-    auto entry = std::make_unique<Entry>();
-    entry->status.facts = spec.facts;
-    entry->status.created_unix_s = std::time(nullptr);
-    entry->status.stays = !spec.load;
-    entry->metrics = std::make_shared<ServerMetrics>(spec.names.front());
-    entry->idle_seconds = spec.idle_seconds > 0 ? spec.idle_seconds : options.idle_seconds;
-    entry->bytes = spec.facts.file_bytes;
+    auto entry = std::make_unique<Entry>(spec, options);
     for (const std::string& name : spec.names) {
       const auto [at, fresh] = by_name.emplace(name, entries.size());
       if (fresh || at->second == entries.size()) continue;
@@ -124,15 +130,37 @@ Status ModelPool::open(ModelPoolOptions options, std::vector<ServedModelSpec> sp
     options_ = options;
     entries_ = std::move(entries);
     by_name_ = std::move(by_name);
+    count_.store(entries_.size(), std::memory_order_release);
   }
   if (loads) thread_ = std::thread([this] { run(); });
   open_.store(true, std::memory_order_release);
   return ok_status();
 }
 
+// Places do not move: whoever has one asks without the mutex.
+Status ModelPool::add(ServedModelSpec spec) {
+  auto entry = std::make_unique<Entry>(spec, options_);
+  const std::lock_guard lock(mutex_);
+  CHECK(open_ && options_.grows && spec.load);
+  if (entries_.size() == entries_.capacity()) {
+    return exhausted("there are too many models: stop the server and start it again");
+  }
+  for (const std::string& name : spec.names) {
+    if (!by_name_.contains(name)) continue;
+    return invalid_argument(fmt::format("{} is the name of another model", name), "model");
+  }
+  for (const std::string& name : spec.names) by_name_.emplace(name, entries_.size());
+  for (const std::string& name : spec.other_names) by_name_.emplace(name, entries_.size());
+  entry->spec = std::move(spec);
+  entries_.push_back(std::move(entry));
+  count_.store(entries_.size(), std::memory_order_release);
+  return ok_status();
+}
+
 std::optional<size_t> ModelPool::find(std::string_view name) const {
   if (only()) return 0;
   if (name.empty()) return options_.has_default ? std::optional<size_t>(0) : std::nullopt;
+  const std::lock_guard lock(mutex_);
   const auto at = by_name_.find(std::string(name));
   return at == by_name_.end() ? std::nullopt : std::optional(at->second);
 }
@@ -162,7 +190,7 @@ void ModelPool::release(Entry& entry, Use use) {
 std::vector<ModelLease> ModelPool::loaded() {
   std::vector<ModelLease> leases;
   if (!is_open()) return leases;
-  for (size_t place = 0; place < entries_.size(); ++place) {
+  for (size_t place = 0; place < size(); ++place) {
     if (ModelLease held = look_at(place)) leases.push_back(std::move(held));
   }
   return leases;

@@ -62,6 +62,7 @@ struct ModelPoolOptions {
   bool loads_on_request = true;      // else requests for a model that is unloaded are refused
   bool follows_keep_alive = false;   // whether requests say for how long their model stays
   bool has_default = true;           // a request that names no model means the first
+  bool grows = false;                // by add(); then there may be none at first
   double failed_seconds = 5;         // a model that failed to load is not tried again before
 };
 
@@ -109,6 +110,9 @@ class ModelPool {
   // kInvalidArgument: two of one name. REQUIRES: specs without `load` have their instance: `first`
   Status open(ModelPoolOptions options, std::vector<ServedModelSpec> specs,
               std::optional<ModelInstance> first);
+  // One more model, which the first request loads. kInvalidArgument: its name is another's;
+  // kExhausted: there are too many. REQUIRES: is_open(), with `grows`
+  Status add(ServedModelSpec spec);
   bool is_open() const { return open_.load(std::memory_order_acquire); }
   const ModelPoolOptions& options() const { return options_; }
 
@@ -137,7 +141,7 @@ class ModelPool {
   void keep_alive(size_t place, double seconds);
 
   ModelStatus status(size_t place) const;
-  size_t size() const { return entries_.size(); }
+  size_t size() const { return count_.load(std::memory_order_acquire); }
   std::shared_ptr<ServerMetrics> metrics(size_t place) const { return entries_[place]->metrics; }
   // Of the models that were loaded so far, tokens.
   int32_t longest_context() const { return longest_context_.load(std::memory_order_relaxed); }
@@ -158,6 +162,8 @@ class ModelPool {
     Told told;
   };
   struct Entry {
+    Entry(const ServedModelSpec& of, const ModelPoolOptions& options);  // all but `spec`
+
     ServedModelSpec spec;
     std::shared_ptr<ServerMetrics> metrics;
     ModelStatus status;  // `names`, `requests` and `idle_in_seconds` are filled in when asked for
@@ -200,9 +206,11 @@ class ModelPool {
 
   const Clock& clock_;
   const PinLimits pins_;
-  ModelPoolOptions options_;                         // fixed by open()
-  std::vector<std::unique_ptr<Entry>> entries_;      // likewise
-  std::unordered_map<std::string, size_t> by_name_;  // likewise
+  ModelPoolOptions options_;  // fixed by open()
+  // Those of open(), and behind them those of add(), for which there is room: none moves.
+  std::vector<std::unique_ptr<Entry>> entries_;
+  std::atomic<size_t> count_{0};
+  std::unordered_map<std::string, size_t> by_name_;  // under the mutex
   std::atomic<bool> open_{false}, closed_{false};
   std::atomic<const ReadyModel*> only_{nullptr};
   std::atomic<int32_t> longest_context_{0};

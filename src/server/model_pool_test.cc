@@ -49,6 +49,37 @@ struct PoolRig {
   ModelPool::Ticket last_ticket = 0;
 };
 
+// What clients fetch comes behind what was there, also where that is nothing.
+TEST(ModelPool, OneThatGrowsTakesMore) {
+  PoolRig rig(0, {.has_default = false, .grows = true});
+  EXPECT_EQ(rig.pool.size(), 0u);
+  EXPECT_EQ(rig.pool.only(), nullptr);
+  EXPECT_FALSE(rig.pool.find("x"));
+  MadeModel x("x"), same("x"), y("y");
+  ASSERT_TRUE(rig.pool.add(x.spec()).ok());
+  EXPECT_EQ(rig.pool.add(same.spec()).code(), StatusCode::kInvalidArgument);
+  const ModelLease first = rig.use(*rig.pool.find("x"));
+  EXPECT_EQ(first->served.names, std::vector<std::string>{"x"});
+  // While others ask for what there is.
+  std::atomic<bool> done{false};
+  std::thread asks([&] {
+    while (!done) {
+      for (size_t place = 0; place < rig.pool.size(); ++place) (void)rig.pool.status(place);
+      (void)rig.pool.find("m7");
+    }
+  });
+  std::vector<std::unique_ptr<MadeModel>> more;
+  for (int i = 0; i < 500; ++i) {
+    more.push_back(std::make_unique<MadeModel>(fmt::format("m{}", i)));
+    ASSERT_TRUE(rig.pool.add(more.back()->spec()).ok());
+  }
+  done = true;
+  asks.join();
+  EXPECT_EQ(rig.use(*rig.pool.find("m499"))->served.names.front(), "m499");
+  EXPECT_EQ(rig.use(*rig.pool.find("x")), first);
+  rig.pool.close();
+}
+
 TEST(ModelPool, ARequestLoadsItsModelOnce) {
   PoolRig rig(2);
   EXPECT_EQ(rig.pool.try_acquire(0), nullptr);

@@ -257,7 +257,8 @@ MadeModels::Made find_made_model(const RouteCall& call) {
   return call.state.made_models.find(call.caller.owner(call.state.keys), name->as_string());
 }
 
-// Of what the body names. kNotFound: it is not served.
+}  // namespace
+
 Result<size_t> find_ollama_model(RouteCall& call) {
   const Json* name = call.body.find("model");
   if (!name || name->is_null()) name = call.body.find("name");  // as it was called before
@@ -270,8 +271,6 @@ Result<size_t> find_ollama_model(RouteCall& call) {
   }
   return place;
 }
-
-}  // namespace
 
 void handle_ollama_version(RouteCall& call) {
   respond_json(call, Json::object().set("version", kOllamaVersion));
@@ -330,26 +329,6 @@ void handle_ollama_show(RouteCall& call) {
   json.set("modelfile", made->modelfile()).set("parameters", made->parameters_text());
   if (!made->system.empty()) json.set("system", made->system);
   respond_json(call, json.set("modified_at", rfc3339(made->created_unix_s)));
-}
-
-// Programs pull a model before they use it: of one that is served there is nothing to fetch.
-void handle_ollama_pull(RouteCall& call) {
-  const Result<size_t> place = find_ollama_model(call);
-  if (!place.ok()) {
-    const Status status = place.status().with_context("/api/pull fetches nothing");
-    return call.exchange->respond(error_response(status));
-  }
-  const Json* stream = call.body.find("stream");
-  if (stream && !stream->is_null() && !stream->is_bool()) {
-    return call.exchange->respond(error_response(field_error("stream", "true or false", *stream)));
-  }
-  const Json done = Json::object().set("status", "success");
-  if (stream && *stream == Json(false)) return respond_json(call, done);
-  HttpResponse response;
-  response.content_type = "application/x-ndjson";
-  response.body =
-      write_json(Json::object().set("status", "pulling manifest")) + "\n" + write_json(done) + "\n";
-  call.exchange->respond(std::move(response));
 }
 
 }  // namespace headrace

@@ -80,6 +80,7 @@ class HttpServer final : public Server {
   ~HttpServer() override {
     stop();
     wait();
+    state_.fetches.stop();
     state_.models.close();
   }
 
@@ -206,6 +207,7 @@ class HttpServer final : public Server {
     drain_deadline_ = clock_.now_seconds() + options_.drain_seconds_max;
     listener_.close_idle();
     state_.models.stop_loads();
+    state_.fetches.begin_stop();
     if (batches_) batches_->begin_stop();  // what is left of the time is for those who wait
     poll_drain();
   }

@@ -17,6 +17,7 @@
 #include "server/background_response.h"
 #include "server/key_quota.h"
 #include "server/made_models.h"
+#include "server/model_fetches.h"
 #include "server/model_pool.h"
 #include "server/post_box.h"
 #include "server/ready_model.h"
@@ -108,6 +109,7 @@ struct ServerState {
 
   // Behind all that models tell when they go. They go before this does (close()).
   ModelPool models{clock, limits.pins};
+  ModelFetches fetches;  // into `models`; ends before they do
   // The model of a server that has one, which stays; nullptr while it is loaded, and where models
   // come and go.
   const ReadyModel* model() const { return models.only(); }

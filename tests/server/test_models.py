@@ -2,13 +2,19 @@
 
 import concurrent.futures
 import json
+import pathlib
+import sys
 import time
 import urllib.error
 import urllib.request
 
+import ollama
 import pytest
 
 from conftest import MODEL
+
+sys.path.append(str(pathlib.Path(__file__).parents[1] / "cli"))
+from stand_in_hub import StandInHub  # noqa: E402
 
 SMOL = f"smol={MODEL}"
 
@@ -93,3 +99,70 @@ def test_settings_of_one(start_server, tmp_path):
     assert cards["brief"]["max_model_len"] == cards["short"]["max_model_len"] == 128
     assert call(server, "/props?model=short")[1]["total_slots"] == 4
     assert ask(server, "smol")
+
+
+@pytest.fixture
+def registry(tmp_path):
+    """Ollama's, the hub, and the folders of a user who has nothing of them."""
+    hub = StandInHub({"maker/tiny": {"tiny-q4_1.gguf": pathlib.Path(MODEL).read_bytes(), "README.md": b"a model"}})
+    hub.ollama = {"library/tiny:1b": pathlib.Path(MODEL).read_bytes(), "library/torn:latest": b"GGUF is not all"}
+    hub.environment = {"HF_ENDPOINT": hub.url, "HF_HOME": str(tmp_path / "hf"), "XDG_CACHE_HOME": str(tmp_path / "cache"),
+                       "HEADRACE_OLLAMA_REGISTRY": hub.url}
+    yield hub
+    hub.close()
+
+
+def test_clients_pull_models_where_that_is_allowed(start_server, registry, tmp_path):
+    folder = tmp_path / "models"
+    folder.mkdir()
+    flags = ("--models-dir", folder, "--allow-pull")
+    server = start_server(*flags, names=(), model=SMOL, environment=registry.environment)
+    client = ollama.Client(server.url)
+    lines = list(client.pull("tiny:1b", stream=True))
+    assert [lines[0].status, lines[-1].status] == ["pulling manifest", "success"]
+    size = len(registry.ollama["library/tiny:1b"])
+    assert any(line.completed == line.total == size and line.digest for line in lines)
+    assert client.pull("hf.co/maker/tiny").status == "success"
+    assert {model.model for model in client.list().models} == {"smol", "tiny:1b", "hf.co/maker/tiny"}
+    said = [ask(server, name) for name in ("smol", "tiny:1b", "hf.co/maker/tiny")]
+    assert len(set(said)) == 1  # of one file
+    fetched = len(registry.requests)
+    assert client.pull("tiny:1b").status == "success" and len(registry.requests) == fetched
+    # What there is not, what is no model's name, and what would tell of this machine.
+    for name in ("tiny:2b", "/etc/hostname", "../models", f"{registry.url}/x.gguf", "https://127.0.0.1:1/x.gguf"):
+        with pytest.raises(ollama.ResponseError) as refused:
+            client.pull(name)
+        assert refused.value.status_code in (400, 404), name
+        with pytest.raises(ollama.ResponseError):
+            list(client.pull(name, stream=True))
+    # A file that is no model is found out when it is loaded.
+    assert client.pull("torn").status == "success"
+    assert call(server, "/v1/completions", {"model": "torn", "prompt": "x"})[0] == 500
+    assert ask(server, "tiny:1b") == said[0]
+    assert server.terminate() == 0
+    # They are there after a restart, from links, which no -m names.
+    assert sorted(path.name for path in folder.iterdir()) == ["hf.co_maker_tiny.gguf", "tiny:1b.gguf", "torn.gguf"]
+    again = start_server("--models-dir", folder, names=(), model=SMOL, environment=registry.environment)
+    assert ask(again, "tiny:1b") == said[0]
+    status, answer = call(again, "/api/pull", {"model": "tiny:2b"})
+    assert status == 404 and "--allow-pull" in answer["error"]
+
+
+def test_a_pull_ends_with_its_client(start_server, registry, tmp_path):
+    registry.faults = lambda number, span: "stall" if number == 1 else None
+    server = start_server("--models-dir", tmp_path, "--allow-pull", names=(), model=SMOL, environment=registry.environment)
+    lines = ollama.Client(server.url).pull("tiny:1b", stream=True)
+    assert next(lines).status == "pulling manifest" and next(lines).total > 0  # its bytes come, and then none
+    status, answer = call(server, "/api/pull", {"model": "maker/tiny", "stream": False})
+    assert status == 503 and "another model is being pulled" in answer["error"]
+    lines.close()  # the client leaves
+    deadline = time.monotonic() + 60
+    while call(server, "/api/pull", {"model": "tiny:1b", "stream": False})[0] == 503 and time.monotonic() < deadline:
+        time.sleep(0.05)
+    assert "tiny:1b" in states(server)
+    assert server.terminate() == 0
+
+
+def test_pulls_need_a_folder(start_server):
+    with pytest.raises(AssertionError, match="no address"):
+        start_server("--allow-pull", names=(), model=SMOL)
