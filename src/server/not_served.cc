@@ -14,7 +14,9 @@ namespace {
 
 constexpr std::string_view kModelsAtStart =
     "models are named when the server is started (headrace serve -m MODEL, --models-dir; /api/tags "
-    "lists them), and none is fetched or made of files";
+    "lists them), and none is made of files; /api/pull fetches some where the server has "
+    "--allow-pull";
+constexpr std::string_view kNothingSent = "nothing is sent to a registry";
 constexpr std::string_view kScalesFixed =
     "an adapter's scale is that of the start (--lora-scaled); requests choose adapters by their "
     "model field";
@@ -36,7 +38,7 @@ struct Reason {
 };
 constexpr Reason kReasons[] = {
     // Ollama
-    {"/api/push", kModelsAtStart},
+    {"/api/push", kNothingSent},
     {"/api/blobs/{id}", kModelsAtStart},
     // llama.cpp
     {"/slots/{id}",

@@ -20,13 +20,13 @@ def serve(name):
     running.kill()
 
 
-@pytest.fixture(scope="module", params=["bert_reranker", "xlmr_reranker", "mpnet_reranker"])
+@pytest.fixture(scope="module", params=["bert_reranker", "xlmr_reranker", "mpnet_reranker", "modernbert_reranker"])
 def reranker(request):
     for server in serve(request.param):
         yield server, request.param
 
 
-@pytest.fixture(scope="module", params=["bert_classifier", "roberta_classifier"])
+@pytest.fixture(scope="module", params=["bert_classifier", "roberta_classifier", "modernbert_classifier"])
 def classifier(request):
     for server in serve(request.param):
         yield server, request.param
@@ -104,10 +104,11 @@ def test_classes_are_those_of_transformers(classifier):
     answer = post(server, "/classify", input=[row["text"] for row in texts])["data"]
     raw = post(server, "/classify", input=[row["text"] for row in texts], use_activation=False)["data"]
     pooled = post(server, "/pooling", input=[row["ids"] for row in texts])["data"]
-    labels = ["bad", "so so", "good"] if name == "bert_classifier" else ["LABEL_0", "LABEL_1"]
+    named = name == "bert_classifier"
+    labels = ["bad", "so so", "good"] if named else [f"LABEL_{i}" for i in range(len(texts[0]["logits"]))]
     for row, item, logits, vector in zip(texts, answer, raw, pooled, strict=True):
         assert all(math.isclose(a, b, abs_tol=1e-5) for a, b in zip(logits["probs"], row["logits"], strict=True))
-        if name == "bert_classifier":
+        if name != "roberta_classifier":
             total = sum(math.exp(logit) for logit in row["logits"])
             expected = [math.exp(logit) / total for logit in row["logits"]]
         else:  # multi_label_classification
