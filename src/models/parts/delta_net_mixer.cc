@@ -53,8 +53,7 @@ class DeltaNetMixer final : public Mixer {
     const DeltaHeads& heads = spec_.heads;
     HR_ASSIGN_OR_RETURN(in_, tensors.matrix(projection()));
     HR_ASSIGN_OR_RETURN(gates_, tensors.matrix(gates()));
-    HR_ASSIGN_OR_RETURN(taps_, load_conv_taps(tensors, "ssm_conv1d",
-                                              Shape{whole_.qkv(), spec_.taps}, qkv_channels()));
+    HR_RETURN_IF_ERROR(load_taps(tensors));
     HR_ASSIGN_OR_RETURN(dt_bias_, tensors.vector("ssm_dt.bias", whole_.value_heads));
     HR_ASSIGN_OR_RETURN(rate_, load_rates(tensors, Shape{whole_.value_heads}, spec_.rate_is_log));
     HR_ASSIGN_OR_RETURN(norm_, tensors.vector("ssm_norm.weight", heads.value_dim));
@@ -81,6 +80,10 @@ class DeltaNetMixer final : public Mixer {
                      out_.op_workspace_bytes(load.rows)});
   }
   Status check_device(const DeviceTraits& device, DType) const override {
+    if (spec_.beta_scale != 1 && device.kind == DeviceKind::kCuda) {
+      return unsupported(
+          "gated DeltaNet of negative eigenvalues has no kernels on a GPU yet: use --device cpu");
+    }
     const auto keys_fit = [&](int64_t key_dim) {
       DeltaRuleArgs args;
       args.heads = spec_.heads;
@@ -127,6 +130,7 @@ class DeltaNetMixer final : public Mixer {
                          .dt_bias = dt_bias_.data() + value_first(),
                          .norm = norm_.data(),
                          .norm_eps = spec_.norm_eps,
+                         .beta_scale = spec_.beta_scale,
                          .states = run.states.behind(conv_bytes()),
                          .out = out_.own_columns(out)});
     out_.end(run.branch, out);
@@ -161,6 +165,11 @@ class DeltaNetMixer final : public Mixer {
       stack.rows = {of_keys(std::move(rows))};
       return stack;
     }
+    if (spec_.tensors == DeltaTensors::kApart) {
+      stack.rows = {of_keys({"attn_q", heads.keys()}), of_keys({"attn_k", heads.keys()}),
+                    of_keys({"attn_v", heads.values()}), of_keys({"attn_gate", heads.values()})};
+      return stack;
+    }
     if (!is_split_) {
       stack.rows = {{"attn_qkv", heads.qkv()}, {"attn_gate", heads.values()}};
       return stack;
@@ -172,11 +181,40 @@ class DeltaNetMixer final : public Mixer {
     return stack;
   }
 
+  // Of q, k and v in one tensor, or in one each.
+  Status load_taps(LayerTensors& tensors) {
+    const std::array<ChannelRange, 3> own = qkv_channels();
+    if (spec_.tensors != DeltaTensors::kApart) {
+      HR_ASSIGN_OR_RETURN(
+          taps_, load_conv_taps(tensors, "ssm_conv1d", Shape{whole_.qkv(), spec_.taps}, own));
+      return ok_status();
+    }
+    constexpr std::array kNames = {"ssm_conv1d_q.weight", "ssm_conv1d_k.weight",
+                                   "ssm_conv1d_v.weight"};
+    std::array<std::vector<float>, 3> of_file;  // [channels, taps]
+    const std::array<int64_t, 3> before = {0, whole_.keys(), 2 * whole_.keys()};
+    for (size_t part = 0; part < kNames.size(); ++part) {
+      const int64_t channels = part < 2 ? whole_.keys() : whole_.values();
+      HR_ASSIGN_OR_RETURN(of_file[part], tensors.values(kNames[part], Shape{channels, spec_.taps}));
+    }
+    std::vector<float> by_tap;
+    for (int64_t j = 0; j < spec_.taps; ++j) {
+      for (size_t part = 0; part < own.size(); ++part) {
+        const int64_t first = own[part].first - before[part];
+        for (int64_t c = first; c < first + own[part].count; ++c) {
+          by_tap.push_back(of_file[part][static_cast<size_t>(c * spec_.taps + j)]);
+        }
+      }
+    }
+    HR_ASSIGN_OR_RETURN(taps_, tensors.made_vector(by_tap));
+    return ok_status();
+  }
+
   // A rounding of a decay is felt by all rows behind it.
   MatrixStack gates() const {
     const DeltaHeads& heads = spec_.heads;
     MatrixStack stack{.rows = {}, .columns = hidden_, .exact = true};
-    if (spec_.tensors == DeltaTensors::kSeparate) {
+    if (spec_.tensors != DeltaTensors::kByHead) {
       stack.rows = {of_keys({"ssm_beta", heads.value_heads}),
                     of_keys({"ssm_alpha", heads.value_heads})};
       return stack;

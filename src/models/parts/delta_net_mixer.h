@@ -14,6 +14,7 @@ namespace headrace {
 
 enum class DeltaTensors {
   kSeparate,  // attn_qkv, attn_gate (z), ssm_beta (b), ssm_alpha (a)
+  kApart,     // attn_q, attn_k, attn_v with a convolution each, else as kSeparate (OLMo-Hybrid)
   kByHead,    // ssm_in and ssm_ba, whose rows are q, k, v, z and b, a of one key head after another
 };
 
@@ -23,6 +24,7 @@ struct DeltaNetSpec {
   float norm_eps = 0.0f;
   DeltaTensors tensors = DeltaTensors::kSeparate;
   bool rate_is_log = false;  // the file has log(-rate) in ssm_a
+  float beta_scale = 1.0f;   // 2: states may turn what they have over (OLMo-Hybrid). CPU
 };
 
 std::unique_ptr<Mixer> make_part(const DeltaNetSpec& spec, int64_t hidden);

@@ -64,5 +64,45 @@ TEST(DeltaNetMixer, TensorsByHeadAreTheSameAsSeparateOnes) {
 // models/tiny_models_test.cc against transformers.)
 TEST(DeltaNetMixer, RunsInADecoder) { expect_runs_in_a_decoder(kSpec); }
 
+// And OLMo-Hybrid's, of which each thing has one.
+TEST(DeltaNetMixer, TensorsApartAreTheSameAsJoinedOnes) {
+  const DeltaHeads& heads = kSpec.heads;
+  PartPass pass(kRows, kHidden, /*in_place=*/true);
+  DeltaNetSpec in_parts = kSpec;
+  in_parts.tensors = DeltaTensors::kApart;
+  MadeTensors apart(pass.device()), together(pass.device());
+  const auto first = make_part(in_parts, kHidden), second = make_part(kSpec, kHidden);
+  ASSERT_TRUE(first->load(apart).ok());
+  const auto all_of = [&](std::initializer_list<const char*> names) {
+    std::vector<float> all;
+    for (const char* name : names) {
+      const std::vector<float>& values = apart.values(name);
+      all.insert(all.end(), values.begin(), values.end());
+    }
+    return all;
+  };
+  together.set("attn_qkv.weight", all_of({"attn_q.weight", "attn_k.weight", "attn_v.weight"}));
+  together.set("ssm_conv1d.weight",
+               all_of({"ssm_conv1d_q.weight", "ssm_conv1d_k.weight", "ssm_conv1d_v.weight"}));
+  for (const char* name : {"attn_gate.weight", "ssm_beta.weight", "ssm_alpha.weight", "ssm_dt.bias",
+                           "ssm_a", "ssm_norm.weight", "ssm_out.weight"}) {
+    together.set(name, apart.values(name));
+  }
+  EXPECT_EQ(together.values("attn_qkv.weight").size(), static_cast<size_t>(heads.qkv() * kHidden));
+  ASSERT_TRUE(second->load(together).ok());
+  Rng rng(7);
+  const TestMatrix x(rng, kRows, kHidden);
+  PartCache cache(pass.device(), *first, kRows), other(pass.device(), *second, kRows);
+  EXPECT_TRUE(same_bits(pass.run(*first, cache, x, {}), pass.run(*second, other, x, {})));
+}
+
+TEST(DeltaNetMixer, NegativeEigenvaluesAreRefusedOnAGpuByName) {
+  DeltaNetSpec spec = kSpec;
+  spec.beta_scale = 2;
+  EXPECT_EQ(
+      make_part(spec, kHidden)->check_device({.kind = DeviceKind::kCuda}, DType::kBF16).message(),
+      "gated DeltaNet of negative eigenvalues has no kernels on a GPU yet: use --device cpu");
+}
+
 }  // namespace
 }  // namespace headrace

@@ -1,7 +1,8 @@
 // The gated delta rule (Yang et al., 2024; Qwen3-Next): linear attention whose state, a matrix of
 // each value head, forgets by a factor a row and replaces what it has under the row's key:
 //   q, k     := q / |q| / sqrt(dk), k / |k| (of each key head; |x| = sqrt(sum x^2 + 1e-6))
-//   decay_t   = exp(rate softplus(a_t + dt_bias)), beta_t = sigmoid(b_t) (of each value head)
+//   decay_t   = exp(rate softplus(a_t + dt_bias))                        (of each value head)
+//   beta_t    = beta_scale sigmoid(b_t)                                  (of each value head)
 //   S        := decay_t S;   S := S + k_t (beta_t (v_t - S' k_t))';   o_t = S' q_t
 //   out_t     = o_t / sqrt(mean(o_t^2) + eps) * norm * silu(z_t)
 // A key head serves value heads that are neighbours.
@@ -40,6 +41,7 @@ struct DeltaRuleArgs {
   const float* dt_bias;  // [value_heads]
   const float* norm;     // [dv]
   float norm_eps = 0.0f;
+  float beta_scale = 1.0f;  // kernels of a GPU know 1 alone
   // f32, by value head, in blocks of kDeltaColumns columns of dv (the last may be narrower):
   // [dk, columns], dense.
   StateView states;

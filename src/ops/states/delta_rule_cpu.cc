@@ -29,7 +29,7 @@ void prepare_row(const DeltaRuleArgs& args, int64_t t) {
   float* b = f32_row(args.gates, t);
   float* a = b + heads.value_heads;
   for (int32_t head = 0; head < heads.value_heads; ++head) {
-    b[head] = static_cast<float>(1.0 / (1.0 + std::exp(-double{b[head]})));
+    b[head] = static_cast<float>(args.beta_scale / (1.0 + std::exp(-double{b[head]})));
     const double x = double{a[head]} + args.dt_bias[head];
     const double softplus = x > 20.0 ? x : std::log1p(std::exp(x));
     a[head] = static_cast<float>(std::exp(args.rate[head] * softplus));

@@ -46,9 +46,12 @@ class DeltaTest {
             .dt_bias = dt_bias_.data(),
             .norm = norm_.data(),
             .norm_eps = kEps,
+            .beta_scale = beta_scale_,
             .states = states,
             .out = out.view()};
   }
+
+  void double_rates() { beta_scale_ = 2; }
 
   // As it is written, in doubles.
   TestMatrix expected() const {
@@ -76,7 +79,7 @@ class DeltaTest {
     for (int32_t t = 0; t < kRows; ++t) {
       const auto q = normalised(t, key, 1 / std::sqrt(static_cast<double>(dk)));
       const auto k = normalised(t, heads_.keys() + key, 1);
-      const double beta = 1 / (1 + std::exp(-double{gates_.at(t, head)}));
+      const double beta = double{beta_scale_} / (1 + std::exp(-double{gates_.at(t, head)}));
       const double a =
           double{gates_.at(t, heads_.value_heads + head)} + dt_bias_[static_cast<size_t>(head)];
       const double decay = std::exp(rate_[static_cast<size_t>(head)] * std::log1p(std::exp(a)));
@@ -108,6 +111,7 @@ class DeltaTest {
   }
 
   const DeltaHeads heads_;
+  float beta_scale_ = 1;
   Rng rng_;
   TestMatrix qkv_, gates_, z_;
   std::vector<float> rate_, dt_bias_, norm_;
@@ -139,6 +143,19 @@ TEST(DeltaRule, EveryKernelIsNearDoubles) {
     kernel.run(context, test.args(read, states.view({&all, 1}), out));
     EXPECT_TRUE(out.gaps_untouched());
     EXPECT_TRUE(read.qkv.gaps_untouched() && read.gates.gaps_untouched());
+    EXPECT_TRUE(all_close(out, test.expected(), 1e-5, 1e-5));
+  });
+}
+
+TEST(DeltaRule, RatesOfLearningMayBeDoubled) {
+  for_each_kernel([](TestDevice& device, const auto& kernel, DeltaTest& test) {
+    test.double_rates();
+    TestStates states(1, test.heads().state_bytes());
+    const StateSequence all{.row_count = DeltaTest::kRows};
+    DeltaTest::Read read = test.inputs();
+    TestMatrix out(DeltaTest::kRows, test.heads().values());
+    OpContext context = device.context();
+    kernel.run(context, test.args(read, states.view({&all, 1}), out));
     EXPECT_TRUE(all_close(out, test.expected(), 1e-5, 1e-5));
   });
 }
