@@ -298,9 +298,10 @@ class DecoderPass {
   void mix(int32_t index, const DecoderLayer& layer, const KvLayerView& kv,
            const ForwardBatch::KeptRows* kept, const ConstTensorView& input = {}) {
     if (!layer.has_mixer) return;
-    ResidualBranch branch = input.data == nullptr
-                                ? ResidualBranch(stream_, layer.mixer_norm, layer.mixer_post_norm)
-                                : ResidualBranch(stream_, input, layer.mixer_post_norm);
+    ResidualBranch branch =
+        input.data == nullptr
+            ? ResidualBranch(stream_, layer.mixer_norm, layer.mixer_post_norm, layer.mixer_scale)
+            : ResidualBranch(stream_, input, layer.mixer_post_norm, layer.mixer_scale);
     layer.mixer->run(
         {.branch = branch,
          .scratch = scratch_of(memory_.mixer),

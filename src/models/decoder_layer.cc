@@ -43,6 +43,7 @@ DecoderLayer make_layer(const DecoderSpec& spec, int32_t index) {
           .form = layer.form,
           .has_mixer = has_mixer,
           .has_network = has_network,
+          .mixer_scale = layer.mixer_scale,
           .network_scale = layer.network_scale};
 }
 

@@ -20,8 +20,8 @@ struct DecoderLayer {
   const char* mixer_norm_name;
   const char* ffn_norm_name;
   LayerForm form;
-  bool has_mixer = true, has_network = true;  // the others are AbsentParts
-  float network_scale = 1.0f;                 // of its branch
+  bool has_mixer = true, has_network = true;       // the others are AbsentParts
+  float mixer_scale = 1.0f, network_scale = 1.0f;  // of their branches
 
   // Of what the network reads.
   const NormWeights& network_norm() const {

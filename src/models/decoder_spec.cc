@@ -158,15 +158,15 @@ std::vector<int64_t> state_offsets(const ModelSpec& model) {
 std::vector<TensorSpec> decoder_tensors(const DecoderSpec& spec) {
   const int64_t hidden = spec.model.hidden_size, vocab = spec.model.vocab_size;
   std::vector<TensorSpec> tensors = {{"token_embd.weight", Shape{vocab, hidden}}};
-  if (spec.positions.count > 0) {
+  if (spec.positions.count > 0 && spec.positions.wave_steps == 0) {
     tensors.push_back(
         {"position_embd.weight", Shape{spec.positions.first + spec.positions.count, hidden}});
   }
-  if (spec.embedding_norm != NormKind::kNone) {
+  if (spec.embedding_norm == NormKind::kLayer) {
     tensors.push_back({"token_embd_norm.weight", Shape{hidden}});
     tensors.push_back({"token_embd_norm.bias", Shape{hidden}});
   }
-  if (spec.output_norm != NormKind::kLayerBare && spec.output_norm != NormKind::kNone) {
+  if (!is_bare(spec.output_norm) && spec.output_norm != NormKind::kNone) {
     tensors.push_back({spec.output_norm_name + ".weight", Shape{hidden}});
   }
   if (spec.output_norm == NormKind::kLayer) tensors.push_back({"output_norm.bias", Shape{hidden}});

@@ -42,9 +42,10 @@ struct DecoderLayerSpec {
   const char* ffn_norm_name = "ffn_norm";     // of those of the network's
   bool mixer_reads_x = false;                 // no norm stands before it, whatever pre_norm says
   bool network_reads_x = false;               // likewise
-  // Of what the network reads, and of its branch (Falcon-H1).
+  // Of what the network reads (Falcon-H1), and of both branches.
   float network_input_scale = 1.0f;
   float network_scale = 1.0f;
+  float mixer_scale = 1.0f;
   FrameSpec frame;  // what it does to x around both
   // Whose tensors it has, of the layers of a file; -1: those of its own place. (A layer of RWKV is
   // two here, of which each mixes the rows of a sequence.)
@@ -60,6 +61,9 @@ struct DecoderLayerSpec {
 struct LearnedPositions {
   int32_t count = 0;  // of positions; 0: none are learned
   int32_t first = 0;
+  // > 0: they are not learned, and no tensor has them: row r has the sines of r 10000^(-k / steps)
+  // for each k below half of the width, then the cosines (Vaswani et al., 2017).
+  int32_t wave_steps = 0;
 };
 
 // What the layers of a draft head begin with (EAGLE; Li et al., 2024, 2025): beside the embedding
@@ -82,7 +86,7 @@ struct DecoderSpec {
   ModelSpec model;
   std::vector<RopeTable> ropes;
   std::vector<DecoderLayerSpec> layers;       // [model.layer_count]
-  NormKind embedding_norm = NormKind::kNone;  // of embeddings, before the first layer
+  NormKind embedding_norm = NormKind::kNone;  // of embeddings: kLayer or kRmsBare, or none
   NormKind output_norm = NormKind::kRms;
   std::string output_norm_name = "output_norm";  // of its tensors
   float norm_eps = 0.0f;

@@ -31,6 +31,23 @@ std::optional<DType> quantised_type(DType wanted, bool head, int64_t columns) {
 
 constexpr const char* kTable = "token_embd.weight";  // of embeddings, and of tied heads
 
+// [count, hidden]. In the precision of the library's, which a far position feels.
+std::vector<float> waves_of_positions(const LearnedPositions& positions, int64_t hidden) {
+  std::vector<float> rows;
+  for (int32_t position = 0; position < positions.count; ++position) {
+    for (const bool cosines : {false, true}) {
+      for (int64_t k = 0; k < hidden / 2; ++k) {
+        const double exponent = -static_cast<double>(k) / positions.wave_steps;
+        const auto frequency = static_cast<float>(std::pow(1e4, exponent));
+        const float angle = static_cast<float>(positions.first + position) * frequency;
+        rows.push_back(
+            static_cast<float>(cosines ? std::cos(double{angle}) : std::sin(double{angle})));
+      }
+    }
+  }
+  return rows;
+}
+
 class DecoderLoader {
  public:
   DecoderLoader(const DecoderSpec& spec, const WeightSource& source, Device& device,
@@ -168,9 +185,15 @@ class DecoderLoader {
 
   // On every device in f32: a few megabytes, of which a step reads one row a token.
   Status load_positions() {
-    const auto& [count, first] = spec_.positions;
+    const auto& [count, first, wave_steps] = spec_.positions;
     if (count == 0) return ok_status();
     const int64_t hidden = spec_.model.hidden_size;
+    if (wave_steps > 0) {
+      HR_ASSIGN_OR_RETURN(
+          weights_.positions,
+          DeviceVector::upload(device_, waves_of_positions(spec_.positions, hidden)));
+      return ok_status();
+    }
     HR_ASSIGN_OR_RETURN(const std::vector<float> rows,
                         host_values("position_embd.weight", Shape{first + count, hidden}));
     const auto skipped = static_cast<size_t>(first * hidden);
@@ -238,8 +261,12 @@ class DecoderLoader {
     norm.kind = spec_.embedding_norm;
     norm.eps = spec_.norm_eps;
     if (norm.kind == NormKind::kNone) return ok_status();
-    CHECK(norm.kind == NormKind::kLayer);
     const int64_t hidden = spec_.model.hidden_size;
+    if (norm.kind == NormKind::kRmsBare) {
+      HR_ASSIGN_OR_RETURN(norm.weight, constant(hidden, 1.0f));
+      return ok_status();
+    }
+    CHECK(norm.kind == NormKind::kLayer);
     HR_ASSIGN_OR_RETURN(norm.weight, vector("token_embd_norm.weight", hidden));
     HR_ASSIGN_OR_RETURN(norm.bias, vector("token_embd_norm.bias", hidden));
     return ok_status();
@@ -252,7 +279,7 @@ class DecoderLoader {
     norm.kind = spec_.output_norm;
     norm.eps = spec_.norm_eps;
     if (norm.kind == NormKind::kNone) return ok_status();
-    if (norm.kind == NormKind::kLayerBare) {
+    if (is_bare(norm.kind)) {
       HR_ASSIGN_OR_RETURN(norm.weight, constant(hidden, spec_.logit_scale));
     } else {
       HR_ASSIGN_OR_RETURN(norm.weight,

@@ -90,7 +90,7 @@ class LayerTensors {
   // Weight, and bias of a LayerNorm, of as many `columns` as rows have.
   Status read_norm(const std::string& name, int64_t columns, NormWeights& norm) {
     if (norm.kind == NormKind::kNone) return ok_status();
-    if (norm.kind == NormKind::kLayerBare) {
+    if (is_bare(norm.kind)) {
       HR_ASSIGN_OR_RETURN(norm.weight, constant(columns, 1.0f));
     } else if (norm.scale != 1.0f) {
       HR_ASSIGN_OR_RETURN(std::vector<float> weight, values(name + ".weight", Shape{columns}));

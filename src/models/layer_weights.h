@@ -28,12 +28,16 @@ Result<Buffer> upload_bytes(Device& device, std::span<const std::byte> bytes);
 enum class NormKind {
   kNone,
   kRms,
+  kRmsBare,      // without a weight (NanoChat)
   kLayer,        // LayerNorm, with a bias
   kLayerNoBias,  // with a weight alone (Cohere)
   kLayerBare,    // with neither (OLMo)
 };
 inline bool is_layer_norm(NormKind kind) {
-  return kind != NormKind::kNone && kind != NormKind::kRms;
+  return kind != NormKind::kNone && kind != NormKind::kRms && kind != NormKind::kRmsBare;
+}
+inline bool is_bare(NormKind kind) {
+  return kind == NormKind::kRmsBare || kind == NormKind::kLayerBare;
 }
 
 struct NormWeights {

@@ -169,7 +169,7 @@ class AttentionMixer final : public Mixer {
     if (spec_.value_norm) {
       HR_ASSIGN_OR_RETURN(v_norm_, tensors.constant(dim(), 1.0f));
     }
-    if (spec_.qk_norm == QkNorm::kHeadBehind) {
+    if (spec_.qk_norm == QkNorm::kHeadBehind && !spec_.bare_qk_norm) {
       HR_RETURN_IF_ERROR(join_norms(tensors));
     }
     if (spec_.sinks) {
@@ -338,7 +338,9 @@ class AttentionMixer final : public Mixer {
                     {spec_.values_are_keys ? "attn_k" : "attn_v", k_width(), {}, key, keys}};
       if (reads_keys()) stack.rows.resize(1);
     }
-    if (spec_.gated) {
+    if (spec_.gates_apart) {
+      stack.rows.insert(stack.rows.begin(), {"attn_gate", q_width(), {}, query, queries});
+    } else if (spec_.gated) {
       stack.rows.front() = {"attn_q", 2 * q_width(), gates_first(spec_.heads, spec_.head_dim),
                             2 * query, 2 * queries};
     }

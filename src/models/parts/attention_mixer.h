@@ -46,7 +46,7 @@ struct AttentionSpec {
   float soft_cap = 0.0f;  // 0 = none
   QkNorm qk_norm = QkNorm::kNone;
   float qk_norm_eps = 0.0f;
-  bool bare_qk_norm = false;  // of kHead: the norms have no weights (Llama 4)
+  bool bare_qk_norm = false;  // of heads: the norms have no weights (Llama 4)
   QueryTemperature temperature;
   QkvTensors qkv = QkvTensors::kSeparate;
   bool qkv_bias = false;
@@ -58,6 +58,7 @@ struct AttentionSpec {
   // What a head makes of a row is multiplied by the sigmoid of as many components more that the row
   // has of it: attn_q has a head's queries, then its gates (Qwen3-Next).
   bool gated = false;
+  bool gates_apart = false;  // gates are attn_gate's (AFMoE)
   // The rows of q and k that rotate, the first rope_dim of a head, lie in the order of interleaved
   // rotation, as files of some architectures have them: undone at load.
   bool qk_rows_interleaved = false;

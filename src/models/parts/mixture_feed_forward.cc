@@ -92,7 +92,8 @@ class MixtureFeedForward final : public FeedForward {
   Status load(LayerTensors& tensors) override {
     HR_ASSIGN_OR_RETURN(router_, tensors.matrix(router_stack()));
     if (spec_.choice_bias) {
-      HR_ASSIGN_OR_RETURN(choice_bias_, tensors.vector("exp_probs_b.bias", spec_.router.experts));
+      HR_ASSIGN_OR_RETURN(choice_bias_,
+                          tensors.vector(spec_.choice_bias_name, spec_.router.experts));
     }
     if (spec_.scaled) {
       HR_ASSIGN_OR_RETURN(expert_scales_,

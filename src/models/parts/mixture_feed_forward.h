@@ -16,7 +16,8 @@ struct MixtureSpec {
   RouterRule router;
   int32_t width = 0;         // of each expert
   int32_t shared_width = 0;  // of the shared one, where the router has it
-  bool choice_bias = false;  // exp_probs_b: added to scores for the choice alone
+  bool choice_bias = false;  // added to scores for the choice alone
+  const char* choice_bias_name = "exp_probs_b.bias";
   Activation activation = Activation::kSilu;
   bool router_bias = false;   // ffn_gate_inp has a bias, which is of the weights, too
   bool bias = false;          // experts have
