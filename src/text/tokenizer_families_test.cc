@@ -96,12 +96,13 @@ INSTANTIATE_TEST_SUITE_P(All, TokenizerFamily,
 // A GGUF file names the family; a tokenizer.json spells it out. Same vocabulary, same ids.
 TEST(TokenizerRecipe, NamesMeanTheStepsOfTheFamilies) {
   const std::pair<const char*, const char*> kNames[] = {
-      {"gpt2", "gpt-2"},       {"starcoder2", "starcoder"},
-      {"llama3", "llama-bpe"}, {"o200k", "gpt-4o"},
-      {"tekken", "tekken"},    {"deepseek_v3", "deepseek-v3"},
-      {"qwen2", "qwen2"},      {"deepseek_coder", "deepseek-coder"},
-      {"falcon", "falcon"},    {"gemma", ""},
-      {"kimi_k2", "kimi-k2"},
+      {"gpt2", "gpt-2"},         {"starcoder2", "starcoder"},
+      {"llama3", "llama-bpe"},   {"o200k", "gpt-4o"},
+      {"tekken", "tekken"},      {"deepseek_v3", "deepseek-v3"},
+      {"qwen2", "qwen2"},        {"deepseek_coder", "deepseek-coder"},
+      {"falcon", "falcon"},      {"gemma", ""},
+      {"kimi_k2", "kimi-k2"},    {"gpt2", "mellum"},
+      {"starcoder2", "mellum2"},
   };
   for (const auto& [family, pre] : kNames) {
     SCOPED_TRACE(family);

@@ -119,6 +119,8 @@ constexpr PreRow kPreRows[] = {
     {"phi-2", {kGpt2}},
     {"mpt", {kGpt2}},
     {"olmo", {kGpt2}},
+    {"mellum", {kGpt2}},
+    {"mellum2", {kDigit, kGpt2}},
     {"jais", {kGpt2}},
     {"default", {kOldSigns, kGpt2, kDigits, kFalconDigits}},
     {"bloom", {kBloom}},
