@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include "models/afmoe.h"
 #include "models/apertus.h"
 #include "models/bloom.h"
 #include "models/cohere.h"
@@ -19,6 +20,7 @@
 #include "models/gpt_j.h"
 #include "models/gpt_neox.h"
 #include "models/gpt_oss.h"
+#include "models/granite_swa.h"
 #include "models/hunyuan.h"
 #include "models/hyperclova.h"
 #include "models/kimi_linear.h"
@@ -106,6 +108,7 @@ constexpr std::array kArchitectures = {
     decoder<glm_spec>("chatglm", llama_hf_names),
     decoder<glm4_spec>("glm4", glm4_hf_names),
     decoder<glm4_moe_spec>("glm4moe", glm4_moe_hf_names),
+    decoder<minimax_spec>("minimax-01", minimax_hf_names),
     decoder<minimax_m2_spec>("minimax-m2", llama_hf_names),
     decoder<flex_olmo_spec>("flexolmo", flex_olmo_hf_names),
     decoder<cwm_spec>("cwm", llama_hf_names),
@@ -144,6 +147,19 @@ constexpr std::array kArchitectures = {
     decoder<hyperclova_spec>("hyperclovax", hyperclova_hf_names),
     decoder<phi_moe_spec>("phimoe", phi_moe_hf_names),
     decoder<exaone_moe_spec>("exaone-moe", expert_hf_names),
+    decoder<afmoe_spec>("afmoe", afmoe_hf_names),
+    decoder<mellum_spec>("mellum", expert_hf_names),
+    decoder<hy_v3_spec>("hy_v3", hy_v3_hf_names),
+    decoder<cohere2_moe_spec>("cohere2moe", expert_hf_names),
+    decoder<nanochat_spec>("nanochat", phi_hf_names),
+    decoder<granite_swa_spec>("granite-swa", granite_swa_hf_names),
+    decoder<deepseek_spec>("minicpm3", deepseek_hf_names),
+    decoder<biogpt_spec>("biogpt", biogpt_hf_names),
+    decoder<gpt_neox_japanese_spec>("gptneox-japanese", gpt_neox_japanese_hf_names),
+    decoder<gpt_spec>("openai-gpt", gpt_hf_names),
+    decoder<ctrl_spec>("ctrl", ctrl_hf_names),
+    decoder<xglm_spec>("xglm", xglm_hf_names),
+    decoder<olmo_hybrid_spec>("olmo-hybrid", olmo_hybrid_hf_names),
     decoder<recurrent_gemma_spec>("recurrentgemma", recurrent_gemma_hf_names),
 };
 

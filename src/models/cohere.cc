@@ -23,4 +23,18 @@ DecoderSpec cohere2_spec(const ModelConfig& config) {
   return spec;
 }
 
+DecoderSpec cohere2_moe_spec(const ModelConfig& config) {
+  DecoderSpec spec = cohere2_spec(config);
+  const NormKind norm = config.mixers.rms_norms ? NormKind::kRms : NormKind::kLayerNoBias;
+  spec.output_norm = norm;
+  for_each_layer(spec, [&](DecoderLayerSpec& layer, int32_t i) {
+    layer.pre_norm = norm;
+    layer.attention().rope = config.rope_layers[static_cast<size_t>(i)] ? 0 : 1;
+    const auto* const mixture = std::get_if<MixtureSpec>(&layer.feed_forward);
+    const bool shares = mixture != nullptr && mixture->shared_width > 0;
+    if (shares && config.experts.averaged) layer.network_scale = 0.5f;
+  });
+  return spec;
+}
+
 }  // namespace headrace

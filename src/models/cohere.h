@@ -10,5 +10,7 @@ namespace headrace {
 
 DecoderSpec cohere_spec(const ModelConfig& config);
 DecoderSpec cohere2_spec(const ModelConfig& config);
+// The same with mixtures of experts, and norms of either kind.
+DecoderSpec cohere2_moe_spec(const ModelConfig& config);
 
 }  // namespace headrace

@@ -13,5 +13,11 @@ DecoderSpec gpt2_spec(const ModelConfig& config);
 HfTensorNames gpt2_hf_names();  // matrices are turned
 HfTensorNames gpt_big_code_hf_names();
 HfTensorNames gpt_neo_hf_names();
+// The first GPT (Radford et al., 2018): norms behind its parts, and none behind the last layer.
+DecoderSpec gpt_spec(const ModelConfig& config);
+HfTensorNames gpt_hf_names();
+// CTRL (Keskar et al., 2019): GPT-2 with ReLU and positions that are not learned.
+DecoderSpec ctrl_spec(const ModelConfig& config);
+HfTensorNames ctrl_hf_names();
 
 }  // namespace headrace

@@ -28,6 +28,23 @@ constexpr auto kGptNeoxNames = std::to_array<HfTensorName>({
     {"gpt_neox.layers.{}.attention.rotary_emb.inv_freq", ""},
 });
 
+constexpr auto kJapaneseNames = std::to_array<HfTensorName>({
+    {"gpt_neox_japanese.embed_in.weight", "token_embd.weight"},
+    {"gpt_neox_japanese.final_layer_norm.weight", "output_norm.weight"},
+    {"gpt_neox_japanese.final_layer_norm.bias", "output_norm.bias"},
+    {"embed_out.weight", "output.weight"},
+    {"gpt_neox_japanese.layers.{}.input_layernorm.weight", "blk.{}.attn_norm.weight"},
+    {"gpt_neox_japanese.layers.{}.input_layernorm.bias", "blk.{}.attn_norm.bias"},
+    {"gpt_neox_japanese.layers.{}.attention.query_key_value.weight", "blk.{}.attn_qkv.weight"},
+    {"gpt_neox_japanese.layers.{}.attention.dense.weight", "blk.{}.attn_output.weight"},
+    {"gpt_neox_japanese.layers.{}.attention.dense_bias", "blk.{}.attn_output.bias"},
+    {"gpt_neox_japanese.layers.{}.post_attention_layernorm.weight", "blk.{}.ffn_norm.weight"},
+    {"gpt_neox_japanese.layers.{}.post_attention_layernorm.bias", "blk.{}.ffn_norm.bias"},
+    {"gpt_neox_japanese.layers.{}.mlp.dense_h_to_4h.weight", "blk.{}.ffn_up.weight"},
+    {"gpt_neox_japanese.layers.{}.mlp.dense_4h_to_h.weight", "blk.{}.ffn_down.weight"},
+    {"gpt_neox_japanese.layers.{}.attention.rotary_emb.inv_freq", ""},
+});
+
 }  // namespace
 
 DecoderSpec gpt_neox_spec(const ModelConfig& config) {
@@ -43,6 +60,13 @@ DecoderSpec gpt_neox_spec(const ModelConfig& config) {
   return spec;
 }
 
+DecoderSpec gpt_neox_japanese_spec(const ModelConfig& config) {
+  DecoderSpec spec = gpt_neox_spec(config);
+  spec.layers.back().attention().out_bias = true;
+  return spec;
+}
+
+HfTensorNames gpt_neox_japanese_hf_names() { return kJapaneseNames; }
 HfTensorNames gpt_neox_hf_names() { return kGptNeoxNames; }
 
 }  // namespace headrace

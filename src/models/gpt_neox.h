@@ -9,5 +9,8 @@ namespace headrace {
 
 DecoderSpec gpt_neox_spec(const ModelConfig& config);
 HfTensorNames gpt_neox_hf_names();
+// GPT-NeoX-Japanese (ABEJA, 2022): one part behind the other, and no biases but one.
+DecoderSpec gpt_neox_japanese_spec(const ModelConfig& config);
+HfTensorNames gpt_neox_japanese_hf_names();
 
 }  // namespace headrace

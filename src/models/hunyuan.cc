@@ -15,6 +15,12 @@ constexpr auto kHunyuanNames = std::to_array<HfTensorName>({
     {"model.layers.{}.mlp.shared_mlp.down_proj.weight", "blk.{}.ffn_down_shexp.weight"},
 });
 
+// Of V3, beside these.
+constexpr auto kHyV3Names = std::to_array<HfTensorName>({
+    {"model.layers.{}.mlp.router.gate.weight", "blk.{}.ffn_gate_inp.weight"},
+    {"model.layers.{}.mlp.expert_bias", "blk.{}.exp_probs_b"},
+});
+
 }  // namespace
 
 DecoderSpec hunyuan_spec(const ModelConfig& config) {
@@ -26,6 +32,10 @@ DecoderSpec hunyuan_spec(const ModelConfig& config) {
 
 HfTensorNames hunyuan_hf_names() {
   static const std::vector<HfTensorName> kAll = names_before(kHunyuanNames, expert_hf_names());
+  return kAll;
+}
+HfTensorNames hy_v3_hf_names() {
+  static const std::vector<HfTensorName> kAll = names_before(kHyV3Names, hunyuan_hf_names());
   return kAll;
 }
 

@@ -10,5 +10,6 @@ namespace headrace {
 
 DecoderSpec hunyuan_spec(const ModelConfig& config);
 HfTensorNames hunyuan_hf_names();
+HfTensorNames hy_v3_hf_names();
 
 }  // namespace headrace

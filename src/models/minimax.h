@@ -1,5 +1,6 @@
-// MiniMax-M2 (2025): norms over whole rows of q and k, rotation of a part of each head, mixtures of
-// experts chosen by sigmoids with a bias.
+// MiniMax-Text-01 (2025): lightning attention but in some layers, mixtures of experts, and norms
+// whose rows branches are added to. MiniMax-M2 (2025): norms over whole rows of q and k, rotation
+// of a part of each head, mixtures of experts chosen by sigmoids with a bias.
 #pragma once
 
 #include "models/decoder_spec.h"
@@ -7,6 +8,8 @@
 
 namespace headrace {
 
+DecoderSpec minimax_spec(const ModelConfig& config);
 DecoderSpec minimax_m2_spec(const ModelConfig& config);
+HfTensorNames minimax_hf_names();
 
 }  // namespace headrace

@@ -25,6 +25,18 @@ DecoderSpec arcee_spec(const ModelConfig& config) {
   return spec;
 }
 
+DecoderSpec nanochat_spec(const ModelConfig& config) {
+  DecoderSpec spec = arcee_spec(config);
+  spec.embedding_norm = spec.output_norm = NormKind::kRmsBare;
+  for (double& frequency : spec.ropes.front().inv_freq) frequency = -frequency;
+  for_each_layer(spec, [](DecoderLayerSpec& layer, int32_t) {
+    layer.pre_norm = NormKind::kRmsBare;
+    layer.attention().qk_norm = QkNorm::kHeadBehind;
+    layer.attention().bare_qk_norm = true;
+  });
+  return spec;
+}
+
 DecoderSpec nemotron_spec(const ModelConfig& config) {
   DecoderSpec spec = arcee_spec(config);
   spec.output_norm = NormKind::kLayer;

@@ -8,6 +8,9 @@
 
 namespace headrace {
 
+// NanoChat (Karpathy, 2025): no norm has a weight, those of heads stand behind a rotation that
+// turns the other way, and embeddings are normalised.
+DecoderSpec nanochat_spec(const ModelConfig& config);
 DecoderSpec nemotron_spec(const ModelConfig& config);  // and Jais 2
 DecoderSpec arcee_spec(const ModelConfig& config);
 HfTensorNames nemotron_hf_names();

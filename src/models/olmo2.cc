@@ -26,6 +26,26 @@ constexpr auto kNames = std::to_array<HfTensorName>({
     {"model.layers.{}.post_feedforward_layernorm.weight", "blk.{}.post_ffw_norm.weight"},
 });
 
+// Of layers of gated DeltaNet.
+constexpr auto kHybridNames = std::to_array<HfTensorName>({
+    {"model.layers.{}.attention_layer_norm.weight", "blk.{}.attn_norm.weight"},
+    // Of layers that attend the norm behind the mixer, which the library saves as the network's.
+    {"model.layers.{}.feedforward_layer_norm.weight", "blk.{}.post_attention_norm.weight"},
+    {"model.layers.{}.linear_attn.q_proj.weight", "blk.{}.attn_q.weight"},
+    {"model.layers.{}.linear_attn.k_proj.weight", "blk.{}.attn_k.weight"},
+    {"model.layers.{}.linear_attn.v_proj.weight", "blk.{}.attn_v.weight"},
+    {"model.layers.{}.linear_attn.g_proj.weight", "blk.{}.attn_gate.weight"},
+    {"model.layers.{}.linear_attn.a_proj.weight", "blk.{}.ssm_alpha.weight"},
+    {"model.layers.{}.linear_attn.b_proj.weight", "blk.{}.ssm_beta.weight"},
+    {"model.layers.{}.linear_attn.q_conv1d.weight", "blk.{}.ssm_conv1d_q.weight"},
+    {"model.layers.{}.linear_attn.k_conv1d.weight", "blk.{}.ssm_conv1d_k.weight"},
+    {"model.layers.{}.linear_attn.v_conv1d.weight", "blk.{}.ssm_conv1d_v.weight"},
+    {"model.layers.{}.linear_attn.dt_bias", "blk.{}.ssm_dt.bias"},
+    {"model.layers.{}.linear_attn.A_log", "blk.{}.ssm_a"},
+    {"model.layers.{}.linear_attn.o_norm.weight", "blk.{}.ssm_norm.weight"},
+    {"model.layers.{}.linear_attn.o_proj.weight", "blk.{}.ssm_out.weight"},
+});
+
 void slide_as_olmo3(DecoderSpec& spec, const ModelConfig& config) {
   constexpr int32_t kPeriod = 4;
   slide_all_but_each(spec, config, kPeriod);
@@ -55,12 +75,40 @@ DecoderSpec olmo2_spec(const ModelConfig& config) {
   return spec;
 }
 
+// Layers that attend have norms behind their parts, the others before them.
+DecoderSpec olmo_hybrid_spec(const ModelConfig& config) {
+  constexpr float kDeltaNormEps = 1e-5f;  // whatever a file says
+  const MixerConfig& mixers = config.mixers;
+  DecoderSpec spec = olmo2_spec(config);
+  if (!mixers.rotates) spec.ropes = {{}};
+  for_each_layer(spec, [&](DecoderLayerSpec& layer, int32_t i) {
+    if (mixers.of(i) == LayerMixer::kAttention) return;
+    layer.pre_norm = NormKind::kRms;
+    layer.post_norm = NormKind::kNone;
+    layer.ffn_norm_name = "post_attention_norm";
+    layer.mixer = DeltaNetSpec{.heads = {.key_heads = mixers.key_heads,
+                                         .value_heads = mixers.value_heads,
+                                         .key_dim = mixers.key_dim,
+                                         .value_dim = mixers.value_dim},
+                               .taps = mixers.conv_taps,
+                               .norm_eps = kDeltaNormEps,
+                               .tensors = DeltaTensors::kApart,
+                               .rate_is_log = mixers.rate_is_log,
+                               .beta_scale = mixers.beta_scale};
+  });
+  return spec;
+}
+
 DecoderSpec flex_olmo_spec(const ModelConfig& config) {
   ModelConfig full = config;
   if (!full.experts.normalised) full.experts.normalised = false;
   return olmo2_spec(full);
 }
 
+HfTensorNames olmo_hybrid_hf_names() {
+  static const std::vector<HfTensorName> kAll = names_before(kHybridNames, kNames);
+  return kAll;
+}
 HfTensorNames olmo2_hf_names() { return kNames; }
 HfTensorNames flex_olmo_hf_names() {
   static const std::vector<HfTensorName> kAll = names_before(kNames, expert_hf_names());

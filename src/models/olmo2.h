@@ -13,6 +13,9 @@ DecoderSpec olmo_spec(const ModelConfig& config);
 DecoderSpec olmo2_spec(const ModelConfig& config);
 DecoderSpec flex_olmo_spec(const ModelConfig& config);
 HfTensorNames olmo2_hf_names();
+// OLMo-Hybrid (Ai2, 2026): gated DeltaNet in most layers.
+DecoderSpec olmo_hybrid_spec(const ModelConfig& config);
+HfTensorNames olmo_hybrid_hf_names();
 HfTensorNames flex_olmo_hf_names();
 
 }  // namespace headrace

@@ -8,6 +8,10 @@
 namespace headrace {
 
 DecoderSpec qwen3_spec(const ModelConfig& config);
+// Mellum (JetBrains, 2026): its mixtures with windows, and a rotation of layers that slide.
+DecoderSpec mellum_spec(const ModelConfig& config);
+// Hunyuan V3 (Tencent, 2026): with experts chosen by sigmoids with a bias, and a shared one.
+DecoderSpec hy_v3_spec(const ModelConfig& config);
 DecoderSpec qwen2_moe_spec(const ModelConfig& config);
 
 }  // namespace headrace

@@ -1,6 +1,7 @@
 #include "weights/gpt_families.h"
 
 #include <algorithm>
+#include <cmath>
 #include <iterator>
 #include <vector>
 
@@ -44,6 +45,7 @@ constexpr OneValue kOneValues[] = {
     {"falcon", "alibi", false},
     {"bloom", "apply_residual_connection_post_layernorm", false},
     {"mpt", "no_bias", true},
+    {"xglm", "add_cross_attention", false},
 };
 
 Status check_one_values(const Json& json, const ConfigSource& source) {
@@ -72,6 +74,38 @@ Status check_opt(const Json& json, const ConfigSource& source, const ModelConfig
   if (width->is_int() && width->as_int() == config.hidden) return ok_status();
   return source.unsupported_field(
       kWidth, fmt::format("is not supported, only that of hidden_size, {}", config.hidden));
+}
+
+// Positions are made when a model is loaded, so many as a file says. CTRL's class knows one eps of
+// the norms of layers.
+Status check_waves(const ConfigSource& source, const ModelConfig& config) {
+  constexpr int32_t kPositionsMax = 1 << 16;
+  constexpr float kCtrlEps = 1e-6f;
+  if (config.context_length > kPositionsMax) {
+    return source.corrupt_field(
+        config.architecture == "ctrl" ? "n_positions" : "max_position_embeddings",
+        fmt::format("{} is outside 1 to {}", config.context_length, kPositionsMax));
+  }
+  if (config.hidden % 2 != 0) {
+    return source.corrupt_field(source.name_of(&ModelConfig::hidden),
+                                fmt::format("{} is odd", config.hidden));
+  }
+  if (config.architecture != "ctrl" || config.rms_eps == kCtrlEps) return ok_status();
+  return source.unsupported_field("layer_norm_epsilon", "is not supported, only 1e-6");
+}
+
+// The width of its networks is so many times that of rows, whatever intermediate_size says.
+Status read_japanese_width(const Json& json, const ConfigSource& source, ModelConfig& config) {
+  constexpr std::string_view kTimes = "intermediate_multiple_size";
+  const Json* const times = json.find(kTimes);
+  double factor = kGptFfnFactor;
+  if (times != nullptr && times->is_number()) factor = times->as_double();
+  if (!(factor > 0 && factor * config.hidden >= 1 &&
+        factor * config.hidden <= kModelLimits.ffn_max)) {
+    return source.corrupt_field(kTimes, fmt::format("{} gives no width", factor));
+  }
+  config.ffn = static_cast<int32_t>(factor * config.hidden);
+  return ok_status();
 }
 
 Status read_falcon(const Json& json, const ConfigSource& source, ModelConfig& config) {
@@ -208,6 +242,31 @@ void mpt_defaults(ModelConfig& config) {
   config.tied_embeddings = true;
   config.mixers.alibi_bias_max = 8;
 }
+void ctrl_defaults(ModelConfig& config) {
+  set_defaults(config, 256);
+  set_biases(config);
+  config.rms_eps = 1e-6f;
+  config.ffn = 8192;
+  config.tied_embeddings = true;
+  config.head.bias = true;
+}
+void xglm_defaults(ModelConfig& config) {
+  set_defaults(config, 2048);
+  set_biases(config);
+  config.ffn = 4096;
+  config.tied_embeddings = true;
+}
+// Its class has norms with an eps of their own, whatever layer_norm_eps says.
+void biogpt_defaults(ModelConfig& config) {
+  set_defaults(config, 1024);
+  set_biases(config);
+  config.tied_embeddings = true;
+}
+void gpt_neox_japanese_defaults(ModelConfig& config) {
+  set_defaults(config, 2048);
+  config.fused = {.qkv = true, .qkv_by_head = true};
+  config.tied_embeddings = true;
+}
 void falcon_defaults(ModelConfig& config) {
   set_defaults(config, 2048);
   config.fused = {.qkv = true, .qkv_by_head = true};
@@ -220,6 +279,13 @@ Status read_gpt_flags(const Json& json, const ConfigSource& source, ModelConfig&
   if (architecture == "starcoder") return read_big_code(json, source, config);
   if (architecture == "opt") return check_opt(json, source, config);
   if (architecture == "falcon") return read_falcon(json, source, config);
+  if (architecture == "gptneox-japanese") return read_japanese_width(json, source, config);
+  if (architecture == "ctrl" || architecture == "xglm")
+    HR_RETURN_IF_ERROR(check_waves(source, config));
+  if (architecture == "biogpt" || architecture == "xglm") {
+    HR_ASSIGN_OR_RETURN(const bool scaled, flag_or(json, source, "scale_embedding", true));
+    if (scaled) config.embedding_scale = std::sqrt(static_cast<float>(config.hidden));
+  }
   if (architecture == "mpt") return read_mpt(json, source, config);
   if (architecture == "gptneo") return read_neo_layers(json, source, config);
   if (architecture == "codegen" && config.heads % 4 != 0) {

@@ -55,6 +55,18 @@ inline constexpr std::array kMptFields{
                 kModelLimits.context_length_max},
     ConfigField{&MixerConfig::alibi_bias_max, "attention.max_alibi_bias", "", 0, 1e3},
     gpt_fields::kEps};
+inline constexpr std::array kCtrlFields{
+    gpt_fields::kHidden,
+    gpt_fields::kLayers,
+    gpt_fields::kHeads,
+    gpt_fields::kContext,
+    ConfigField{&ModelConfig::ffn, "", "dff", 1, kModelLimits.ffn_max},
+    gpt_fields::kEps};
+inline constexpr std::array kXglmFields{
+    ConfigField{&ModelConfig::hidden, "", "d_model", 4, kModelLimits.hidden_max},
+    ConfigField{&ModelConfig::layers, "", "num_layers", 1, kModelLimits.layers_max},
+    ConfigField{&ModelConfig::heads, "", "attention_heads", 1, kModelLimits.heads_max},
+    ConfigField{&ModelConfig::ffn, "", "ffn_dim", 1, kModelLimits.ffn_max}};
 inline constexpr int32_t kGptFfnFactor = 4;
 
 template <size_t kCount>
@@ -65,6 +77,11 @@ inline constexpr ClassNames<1> kGptNeoClasses{"GPTNeoForCausalLM"};
 inline constexpr ClassNames<1> kGptJClasses{"GPTJForCausalLM"};
 inline constexpr ClassNames<1> kCodeGenClasses{"CodeGenForCausalLM"};
 inline constexpr ClassNames<1> kOptClasses{"OPTForCausalLM"};
+inline constexpr ClassNames<1> kGptClasses{"OpenAIGPTLMHeadModel"};
+inline constexpr ClassNames<1> kCtrlClasses{"CTRLLMHeadModel"};
+inline constexpr ClassNames<1> kXglmClasses{"XGLMForCausalLM"};
+inline constexpr ClassNames<1> kBioGptClasses{"BioGptForCausalLM"};
+inline constexpr ClassNames<1> kGptNeoxJapaneseClasses{"GPTNeoXJapaneseForCausalLM"};
 inline constexpr ClassNames<1> kBloomClasses{"BloomForCausalLM"};
 inline constexpr ClassNames<1> kMptClasses{"MptForCausalLM"};
 inline constexpr ClassNames<1> kFalconClasses{"FalconForCausalLM"};
@@ -74,7 +91,9 @@ constexpr bool has_no_gguf(std::string_view architecture) {
   return architecture == "gptneo" || architecture == "gptj" || architecture == "codegen" ||
          architecture == "opt" || architecture == "bamba" || architecture == "recurrentgemma" ||
          architecture == "apertus" || architecture == "hyperclovax" || architecture == "phimoe" ||
-         architecture == "exaone-moe";
+         architecture == "exaone-moe" || architecture == "nanochat" || architecture == "biogpt" ||
+         architecture == "gptneox-japanese" || architecture == "openai-gpt" ||
+         architecture == "ctrl" || architecture == "xglm" || architecture == "granite-swa";
 }
 
 void gpt2_defaults(ModelConfig& config);
@@ -82,6 +101,10 @@ void gpt_big_code_defaults(ModelConfig& config);
 void gpt_neo_defaults(ModelConfig& config);
 void gpt_j_defaults(ModelConfig& config);
 void opt_defaults(ModelConfig& config);
+void biogpt_defaults(ModelConfig& config);
+void ctrl_defaults(ModelConfig& config);
+void xglm_defaults(ModelConfig& config);
+void gpt_neox_japanese_defaults(ModelConfig& config);
 void falcon_defaults(ModelConfig& config);
 void bloom_defaults(ModelConfig& config);
 void mpt_defaults(ModelConfig& config);

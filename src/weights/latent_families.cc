@@ -128,6 +128,12 @@ void glm4_moe_lite_defaults(ModelConfig& config) {
                     .scores = ExpertScores::kSigmoid,
                     .dense_first = 1};
 }
+void youtu_defaults(ModelConfig& config) {
+  deepseek3_defaults(config);
+  config.context_length = 131072;
+  config.tied_embeddings = true;
+  config.experts = {};
+}
 void deepseek32_defaults(ModelConfig& config) {
   deepseek3_defaults(config);
   config.context_length = 163840;

@@ -15,7 +15,7 @@ inline constexpr std::array kDeepSeekFields{
     ConfigField{&ModelConfig::rms_eps, "attention.layer_norm_rms_epsilon", "rms_norm_eps", 1e-20, 1,
                 Presence::kRequired},
     ConfigField{&ExpertConfig::count, "expert_count", "n_routed_experts", 0,
-                kModelLimits.experts_max, Presence::kRequired},
+                kModelLimits.experts_max},
     ConfigField{&ExpertConfig::used, "expert_used_count", "num_experts_per_tok", 0,
                 kModelLimits.experts_max},
     ConfigField{&ExpertConfig::width, "expert_feed_forward_length", "moe_intermediate_size", 1,
@@ -58,12 +58,15 @@ inline constexpr auto kSparseFields = [] {
 inline constexpr std::array<std::string_view, 1> kDeepSeek2Classes{"DeepseekV2ForCausalLM"};
 inline constexpr std::array<std::string_view, 1> kDeepSeek3Classes{"DeepseekV3ForCausalLM"};
 inline constexpr std::array<std::string_view, 1> kGlm4MoeLiteClasses{"Glm4MoeLiteForCausalLM"};
+// Latent attention without experts; a GGUF file of them is a DeepSeek that has none.
+inline constexpr std::array<std::string_view, 1> kYoutuClasses{"YoutuForCausalLM"};
 inline constexpr std::array<std::string_view, 1> kDeepSeek32Classes{"DeepseekV32ForCausalLM"};
 inline constexpr std::array<std::string_view, 1> kGlmDsaClasses{"GlmMoeDsaForCausalLM"};
 
 void deepseek2_defaults(ModelConfig& config);
 void deepseek3_defaults(ModelConfig& config);
 void glm4_moe_lite_defaults(ModelConfig& config);
+void youtu_defaults(ModelConfig& config);
 void deepseek32_defaults(ModelConfig& config);
 void glm_dsa_defaults(ModelConfig& config);
 

@@ -61,6 +61,7 @@ struct ExpertConfig {
   int32_t shared_width = 0;            // this width; 0 = none
   float tolerance = 0;                 // of kSparseMixer
   float scale = 1;                     // of the weights of experts that are chosen
+  bool averaged = false;               // with what shared experts make, in place of their sum
   std::optional<bool> normalised;      // these add up to 1; empty = the architecture's rule
   std::optional<ExpertScores> scores;  // empty = the architecture's rule
   int32_t groups = 1;                  // of neighbouring experts; divides count
@@ -80,6 +81,7 @@ enum class LayerMixer : uint8_t {
   kShortConv,  // LFM2's gated short convolution
   kDeltaNet,   // gated DeltaNet (Qwen3-Next)
   kKimiDelta,  // Kimi Delta Attention
+  kLightning,  // lightning attention (MiniMax-Text-01)
   kMamba,
   kMamba2,
   kMamba2Beside,  // attention and Mamba-2 side by side (Falcon-H1)
@@ -183,6 +185,17 @@ struct GemmaConfig {
   std::vector<float> gate_cutoffs;
 };
 
+// Of MiniMax: what rows, normalised, and what is added to them are multiplied by, of layers that
+// attend, of the others, and of networks.
+struct AddedScales {
+  float full_rows = 1;
+  float full_branch = 1;
+  float linear_rows = 1;
+  float linear_branch = 1;
+  float network_rows = 1;
+  float network_branch = 1;
+};
+
 // By how much the queries of later positions are multiplied: 1 + scale * ln(1 + floor((position +
 // offset) / step)).
 struct TemperatureConfig {
@@ -207,16 +220,20 @@ struct MixerConfig {
   // How the file has it: heads' rows of q, k, v and z in one tensor (Qwen3-Next); log(-rate).
   bool tensors_by_head = false;
   bool rate_is_log = false;
+  float beta_scale = 1;  // what rates of learning are multiplied by (OLMo-Hybrid)
   StateSpaceConfig state_space;
   BranchMultipliers multipliers;
   bool one_part = false;     // a layer is its mixer or a network, not both (Mamba, Nemotron-H)
   bool rotates = true;       // queries and keys of layers that attend
   bool post_norms = false;   // of branches (HyperCLOVA X)
+  bool rms_norms = false;    // in place of LayerNorms (Cohere 2 MoE)
   float alibi_bias_max = 0;  // of layers that attend, which do not rotate then; 0: none
   LatentConfig latent;
   RwkvConfig rwkv;
   int32_t drafting_layers = 0;  // behind the others; not read
   GemmaConfig gemma;
+  AddedScales added;
+  std::vector<double> rope_thetas;  // [layers], 0: the layer does not rotate; empty: all alike
   TemperatureConfig temperature;
   bool chunks = false;  // layers that slide see the run of `window` positions that a row is in
 

@@ -7,9 +7,11 @@
 #include "weights/gemma_families.h"
 #include "weights/gpt_families.h"
 #include "weights/kimi_linear_family.h"
+#include "weights/kin_families.h"
 #include "weights/latent_families.h"
 #include "weights/llama4_family.h"
 #include "weights/mamba_families.h"
+#include "weights/minimax_family.h"
 #include "weights/model_config.h"
 #include "weights/model_family.h"
 #include "weights/rwkv_family.h"
@@ -38,6 +40,8 @@ class GgufConfigReader {
     read_tensors();
     HR_RETURN_IF_ERROR(read_expert_rules());
     HR_RETURN_IF_ERROR(read_gguf_kimi_linear(source_, config_));
+    HR_RETURN_IF_ERROR(read_gguf_minimax(file_, source_, config_));
+    read_gguf_kin(file_, config_);
     HR_RETURN_IF_ERROR(read_latent());
     HR_RETURN_IF_ERROR(read_gguf_key_index(file_, source_, config_));
     if (has_state_space(family_)) {

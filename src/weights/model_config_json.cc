@@ -11,9 +11,11 @@
 #include "weights/gpt_families.h"
 #include "weights/hub_quantisation.h"
 #include "weights/kimi_linear_family.h"
+#include "weights/kin_families.h"
 #include "weights/latent_families.h"
 #include "weights/llama4_family.h"
 #include "weights/mamba_families.h"
+#include "weights/minimax_family.h"
 #include "weights/model_config.h"
 #include "weights/model_family.h"
 #include "weights/recurrent_gemma_family.h"
@@ -55,6 +57,7 @@ class JsonConfigReader {
     HR_RETURN_IF_ERROR(read_fields(common_fields()));
     HR_RETURN_IF_ERROR(read_gpt_flags(json_, source_, config_));
     HR_RETURN_IF_ERROR(read_query_scalar());
+    HR_RETURN_IF_ERROR(read_kin(json_, source_, config_));
     HR_RETURN_IF_ERROR(read_flags());
     HR_RETURN_IF_ERROR(read_head());
     HR_RETURN_IF_ERROR(read_expert_rules());
@@ -120,7 +123,7 @@ class JsonConfigReader {
   Status check_activation() const {
     const auto& known = source_.family->hf_activations;
     for (const std::string_view name :
-         {"hidden_activation", "hidden_act", "activation_function", "activation"}) {
+         {"hidden_activation", "hidden_act", "activation_function", "activation", "afn"}) {
       const Json* member = find(name);
       if (member == nullptr) continue;
       if (member->is_string() &&
@@ -483,7 +486,10 @@ class JsonConfigReader {
     HR_ASSIGN_OR_RETURN(const bool on, flag_or(json_, "use_sliding_window", !has_switch));
     if (!on) config_.window = 0;
     if (config_.window == 0) return ok_status();
-    if (config_.architecture == "qwen3moe") return ok_status();  // whatever layer_types says
+    // Whatever layer_types says.
+    if (config_.architecture == "qwen3moe" || config_.architecture == "minimax-01") {
+      return ok_status();
+    }
     if (find("layer_types") != nullptr) return read_layer_types();
     return read_sliding_rule();
   }
@@ -508,6 +514,7 @@ class JsonConfigReader {
   // Files without layer_types: every layer from max_window_layers on (of Qwen2's mixtures each
   // second one before it), or all but each n-th.
   Status read_sliding_rule() {
+    if (!config_.sliding_layers.empty()) return ok_status();  // by a rule of the family
     if (config_.architecture.starts_with("qwen") || find("max_window_layers") != nullptr) {
       HR_ASSIGN_OR_RETURN(const int32_t first, length_or(json_, "max_window_layers", 28));
       const bool before = config_.architecture == "qwen2moe";
@@ -516,7 +523,8 @@ class JsonConfigReader {
       }
       return ok_status();
     }
-    for (const std::string_view name : {"sliding_window_pattern", "_sliding_window_pattern"}) {
+    for (const std::string_view name :
+         {"sliding_window_pattern", "_sliding_window_pattern", "global_attn_every_n_layers"}) {
       HR_ASSIGN_OR_RETURN(const int32_t period, length_or(json_, name, 0));
       if (period == 0) continue;
       for (int32_t i = 0; i < config_.layers; ++i) {
@@ -554,6 +562,7 @@ class JsonConfigReader {
     const LayerMixer other = *source_.family->other_mixer;
     if (other == LayerMixer::kRgLru) return read_recurrent_gemma(json_, source_, config_);
     if (other == LayerMixer::kKimiDelta) return read_kimi_linear(json_, source_, config_);
+    if (other == LayerMixer::kLightning) return read_minimax(json_, source_, config_);
     if (other == LayerMixer::kRwkv7) return read_rwkv7(json_, source_, config_);
     if (const Json* types = find("layer_types")) return read_mixer_types(*types, other);
     if (const Json* listed = find("full_attn_idxs")) return read_attending_layers(*listed, other);

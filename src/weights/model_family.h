@@ -18,7 +18,7 @@ using ConfigMember =
     std::variant<int32_t ModelConfig::*, float ModelConfig::*, double ModelConfig::*,
                  int32_t ExpertConfig::*, float ExpertConfig::*, int32_t MixerConfig::*,
                  float MixerConfig::*, int32_t LatentConfig::*, int32_t StateSpaceConfig::*,
-                 int32_t RwkvConfig::*, int32_t GemmaConfig::*>;
+                 int32_t RwkvConfig::*, int32_t GemmaConfig::*, float AddedScales::*>;
 
 // visit(value) with the number of `config` that `member` is.
 template <class Config, class Visit>
@@ -37,6 +37,8 @@ decltype(auto) visit_member(Config& config, ConfigMember member, const Visit& vi
           return visit(config.mixers.rwkv.*of);
         } else if constexpr (requires { config.mixers.gemma.*of; }) {
           return visit(config.mixers.gemma.*of);
+        } else if constexpr (requires { config.mixers.added.*of; }) {
+          return visit(config.mixers.added.*of);
         } else {
           return visit(config.mixers.*of);
         }

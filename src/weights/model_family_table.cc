@@ -11,6 +11,7 @@
 #include "weights/latent_families.h"
 #include "weights/llama4_family.h"
 #include "weights/mamba_families.h"
+#include "weights/minimax_family.h"
 #include "weights/recurrent_gemma_family.h"
 #include "weights/rwkv_family.h"
 
@@ -551,10 +552,13 @@ constexpr auto kFamilies = std::to_array<ModelFamily>({
     {"deepseek2", kDeepSeek3Classes, kSilu, kInterleaved, kDeepSeekFields, deepseek3_defaults},
     {"deepseek2", kGlm4MoeLiteClasses, kSilu, kInterleaved, kDeepSeekFields,
      glm4_moe_lite_defaults},
+    {"deepseek2", kYoutuClasses, kSilu, kInterleaved, kDeepSeekFields, youtu_defaults},
     {"deepseek32", kDeepSeek32Classes, kSilu, kInterleaved, kSparseFields, deepseek32_defaults},
     {"glm-dsa", kGlmDsaClasses, kSilu, kInterleaved, kSparseFields, glm_dsa_defaults},
     {"kimi-linear", kKimiLinearClasses, kSilu, !kInterleaved, kKimiLinearFields,
      kimi_linear_defaults, false, LayerMixer::kKimiDelta},
+    {"minimax-01", kMiniMaxClasses, kSilu, !kInterleaved, kMiniMaxFields, minimax_defaults, false,
+     LayerMixer::kLightning},
     {"olmoe", kOlmoeClasses, kSilu, !kInterleaved, kOlmoeFields, olmoe_defaults},
     {"qwen2moe", kQwen2MoeClasses, kSilu, !kInterleaved, kQwen2MoeFields, qwen2_moe_defaults},
     {"qwen3moe", kQwen3MoeClasses, kSilu, !kInterleaved, kQwen3MoeFields, qwen3_moe_defaults},
@@ -568,6 +572,8 @@ constexpr auto kFamilies = std::to_array<ModelFamily>({
      false, LayerMixer::kDeltaNet},
     {"qwen3next", kQwen3NextClasses, kSilu, !kInterleaved, kQwen35MoeFields, qwen3_next_defaults,
      false, LayerMixer::kDeltaNet},
+    {"olmo-hybrid", kOlmoHybridClasses, kSilu, !kInterleaved, kOlmoHybridFields,
+     olmo_hybrid_defaults, false, LayerMixer::kDeltaNet},
     {"starcoder2", kStarCoder2Classes, kGeluTanh, !kInterleaved, kStarCoder2Fields,
      starcoder2_defaults},
     {"seed_oss", kSeedOssClasses, kSilu, !kInterleaved, kRmsFields, seed_oss_defaults},
@@ -604,6 +610,13 @@ constexpr auto kFamilies = std::to_array<ModelFamily>({
     {"codegen", kCodeGenClasses, kGeluTanhOfPhi, kInterleaved, kGpt2Fields, gpt_j_defaults, false,
      std::nullopt, kGptFfnFactor},
     {"opt", kOptClasses, kRelu, !kInterleaved, kOptFields, opt_defaults},
+    {"openai-gpt", kGptClasses, kGeluErf, !kInterleaved, kGpt2Fields, gpt2_defaults, false,
+     std::nullopt, kGptFfnFactor},
+    {"ctrl", kCtrlClasses, kRelu, !kInterleaved, kCtrlFields, ctrl_defaults},
+    {"xglm", kXglmClasses, kGeluErf, !kInterleaved, kXglmFields, xglm_defaults},
+    {"biogpt", kBioGptClasses, kGeluErf, !kInterleaved, {}, biogpt_defaults},
+    {"gptneox-japanese", kGptNeoxJapaneseClasses, kGeluErf, !kInterleaved, kLayerNormFields,
+     gpt_neox_japanese_defaults, false, std::nullopt, kGptFfnFactor},
     {"falcon", kFalconClasses, kGeluErf, !kInterleaved, kFalconFields, falcon_defaults, false,
      std::nullopt, kGptFfnFactor},
     {"bloom", kBloomClasses, kGeluTanhOfPhi, !kInterleaved, kBloomFields, bloom_defaults, false,
@@ -636,6 +649,17 @@ constexpr auto kFamilies = std::to_array<ModelFamily>({
      hunyuan_moe_defaults},
     {"hyperclovax", kHyperClovaClasses, kSilu, !kInterleaved, kGraniteFields, hyperclova_defaults},
     {"phimoe", kPhiMoeClasses, kSilu, !kInterleaved, kPhiMoeFields, phi_moe_defaults},
+    {"afmoe", kAfMoeClasses, kSilu, !kInterleaved, kAfMoeFields, afmoe_defaults},
+    {"mellum", kMellumClasses, kSilu, !kInterleaved, kMellumFields, mellum_defaults},
+    {"hy_v3", kHyV3Classes, kSilu, !kInterleaved, kHyV3Fields, hy_v3_defaults},
+    {"cohere2moe", kCohere2MoeClasses, kSilu, kInterleaved, kCohere2MoeFields,
+     cohere2_moe_defaults},
+    {"nanochat", kNanoChatClasses, kReluSquared, !kInterleaved, kNanoChatFields, nanochat_defaults},
+    {"granite-swa", kGraniteSwaClasses, kSilu, !kInterleaved, kGraniteSwaFields,
+     granite_swa_defaults},
+    {"granite-swa", kGraniteMoeSwaClasses, kSilu, !kInterleaved, kGraniteMoeSwaFields,
+     granite_moe_swa_defaults},
+    {"minicpm3", kMiniCpm3Classes, kSilu, !kInterleaved, kMiniCpm3Fields, minicpm3_defaults},
     {"exaone-moe", kExaoneMoeClasses, kSilu, !kInterleaved, kExaoneMoeFields, exaone_moe_defaults},
 });
 

@@ -14,6 +14,8 @@ import subprocess
 import sys
 import tempfile
 
+from safetensors.torch import load_file, save_file
+
 import compare_with_transformers as compare
 import make_tiny_models as tiny
 
@@ -34,6 +36,8 @@ def kinds(kind):
 for kind in kinds(base.ModelBase):
     if "set_vocab" in vars(kind):
         kind.set_vocab = lambda self: None
+    if "_get_suppress_tokens" in vars(kind):
+        kind._get_suppress_tokens = lambda self: None
 read = base.ModelBase.load_hparams
 
 def without_more(folder, *rest, **named):
@@ -55,6 +59,11 @@ compare.FAMILIES.update(STATE_SPACES)
 compare.AS_THEY_ARE.update(STATE_SPACES)
 # Of tokens beyond a layer's table the converter adds zeros, where the library takes the first row.
 compare.FAMILIES["llama4"] = tiny.LLAMA4_GGUF_FILES["llama4-gguf"] + ("bfloat16",)
+# Of these llama.cpp knows the published models' constants, and one factor of MiniMax's rows.
+compare.FAMILIES["minicpm3"] = ("MiniCPM3", dict(tiny.MINICPM3, scale_emb=12, scale_depth=1.4, dim_model_base=256), "bfloat16")
+compare.FAMILIES["minimax"] = ("MiniMax", dict(
+    tiny.MINIMAX, num_hidden_layers=8, layer_types=["linear_attention"] * 7 + ["full_attention"], **{f"{part}_alpha_factor": 3.5 for part in
+    ("full_attn", "linear_attn", "mlp")}, **{f"{part}_beta_factor": 1.0 for part in ("full_attn", "linear_attn", "mlp")}), "bfloat16")
 compare.FAMILIES["gemma3n"][1]["vocab_size_per_layer_input"] = 128
 
 
@@ -71,6 +80,12 @@ def hub_keys(config):
                     head_dim=config["hidden_size"] // config["num_attention_heads"])
     if kind == "granitemoehybrid":
         keys["layer_types"] = ["attention" if layer == "full_attention" else "mamba" for layer in config["layer_types"]]
+    if kind == "minimax":
+        keys.update(architectures=["MiniMaxText01ForCausalLM"], rotary_dim=config["head_dim"],
+                    **{f"layernorm_{there}_{of}": config[f"{here}_{of}_factor"] for of in ("alpha", "beta") for here, there in
+                       (("full_attn", "full_attention"), ("linear_attn", "linear_attention"), ("mlp", "mlp"))})
+    if kind == "afmoe":
+        keys.update(route_norm=True, score_func="sigmoid")
     if kind == "nemotron_h":
         letters = {"linear_attention": "M", "full_attention": "*", "mlp": "-", "moe": "E"}
         keys.update(d_head=config["mamba_head_dim"], rms_norm_eps=config["layer_norm_epsilon"],
@@ -86,6 +101,10 @@ def convert(llama_cpp, folder, to):
         return LEFT_OUT[folder.name]
     written = folder / "config.json"
     written.write_text(json.dumps(hub_keys(json.loads(written.read_text()))))
+    if folder.name == "minimax":  # what the library saves beside its weights
+        weights = load_file(folder / "model.safetensors")
+        save_file({key: value for key, value in weights.items() if not key.endswith(("_decay", "slope_rate"))},
+                  folder / "model.safetensors", metadata={"format": "pt"})
     if folder.name.startswith("gemma4"):  # words are counted there
         words = {str(i): i for i in range(json.loads(written.read_text()).get("text_config", {}).get("vocab_size", 128))}
         (folder / "tokenizer.json").write_text(json.dumps({"model": {"vocab": words}, "added_tokens": []}))

@@ -31,7 +31,8 @@ import make_tiny_models as tiny
 
 FAMILIES = {**tiny.FOLDERS, **tiny.LATER_FOLDERS, **tiny.EXPERT_FOLDERS, **tiny.ROUTER_FOLDERS, **tiny.STATE_FOLDERS,
             **tiny.LATER_STATE_FOLDERS, **tiny.LATENT_FOLDERS, **tiny.KIN_FOLDERS, **tiny.GPT_FOLDERS,
-            **tiny.MAMBA_FOLDERS, **tiny.LAST_FOLDERS, **tiny.NEWEST_FOLDERS, **tiny.LLAMA4_FOLDERS, **tiny.SPARSE_FOLDERS, **tiny.KIMI_FOLDERS}
+            **tiny.MAMBA_FOLDERS, **tiny.LAST_FOLDERS, **tiny.NEWEST_FOLDERS, **tiny.LLAMA4_FOLDERS, **tiny.SPARSE_FOLDERS, **tiny.KIMI_FOLDERS,
+            **tiny.MORE_FOLDERS}
 DIFFERENCE_MAX = 1e-4  # of ln p, as the test has it
 # Whose sizes hang together in ways of their own.
 AS_THEY_ARE = {*tiny.STATE_FOLDERS, *tiny.LATER_STATE_FOLDERS, *tiny.LATENT_FOLDERS, *tiny.GPT_FOLDERS,
@@ -77,6 +78,20 @@ def drawn_sizes(name, options, rng):
         return dict(num_attention_heads=heads, num_key_value_heads=heads, kv_lora_rank=rng.choice([8, 20, 33]), qk_rope_head_dim=rng.choice([4, 8, 16]),
                     qk_nope_head_dim=rng.choice([6, 12, 17]), v_head_dim=rng.choice([5, 10, 16]), linear_head_dim=rng.choice([5, 16, 33, 48]),
                     linear_num_heads=heads, linear_conv_kernel_dim=rng.choice([2, 3, 4]))
+    if name in ("minicpm3", "youtu"):
+        heads, rotated = rng.choice([2, 3, 5]), 8 if name == "minicpm3" else rng.choice([4, 8, 16])
+        return dict(num_attention_heads=heads, num_key_value_heads=heads, kv_lora_rank=rng.choice([8, 20, 33]), qk_rope_head_dim=rotated,
+                    qk_nope_head_dim=rng.choice([6, 12, 17]), v_head_dim=rng.choice([5, 10, 16]), q_lora_rank=rng.choice([12, 24]),
+                    hidden_size=heads * rng.choice([8, 12, 20]))
+    if name in ("openai-gpt", "ctrl", "xglm"):
+        heads = rng.choice([1, 2, 3, 5])
+        width = heads * rng.choice([8, 12, 20])
+        return (dict(attention_heads=heads, d_model=width, ffn_dim=rng.choice([32, 40, 56])) if name == "xglm" else
+                dict(n_head=heads, n_embd=width, **({} if name == "openai-gpt" else dict(dff=rng.choice([32, 40, 56])))))
+    if name.startswith("olmo-hybrid"):
+        keys, dim, each = rng.choice([1, 2, 3]), rng.choice([8, 12, 20]), rng.choice([1, 2, 4])
+        return dict(linear_num_key_heads=keys, linear_num_value_heads=keys * each, linear_key_head_dim=dim, linear_value_head_dim=dim // each,
+                    linear_conv_kernel_dim=rng.choice([2, 3, 4]), vocab_size=rng.choice([89, 101, 128]))
     if name in AS_THEY_ARE:
         return {}
     if name in tiny.MAMBA_FOLDERS:
@@ -90,7 +105,7 @@ def drawn_sizes(name, options, rng):
         heads, hidden = rng.choice([1, 2, 3, 5, 7, 8]), "hidden_size" if name == "bloom" else "d_model"
         return {"n_head" if name == "bloom" else "n_heads": heads, hidden: heads * rng.choice([8, 16, 20])}
     groups, kv_heads = rng.choice([1, 2, 3]), rng.choice([1, 2, 3])
-    if name.startswith("gpt-neox"):
+    if name.startswith("gpt-neox") or name == "biogpt":
         groups = 1
     heads = groups * kv_heads
     head_dim = rng.choice([8, 16, 24, 32])
@@ -182,7 +197,9 @@ def neutral(name, value):
 
 # Values that do nothing, or something else, in the place of a key's. Of numbers that only scale, another.
 KNOCKED_KEYS = {
-    "window_size": 4096, "rotary_dim": 6,
+    "window_size": 4096, "rotary_dim": 6, "mup_enabled": None, "route_scale": 1.0, "router_scaling_factor": 1.0, "scale_emb": 1.0, "scale_depth": 3.0,
+    "dim_model_base": 96, "scale_embedding": None, "layer_rope_theta": None, "linear_allow_neg_eigval": None, "expert_selection_fn": "sigmoid", "shared_expert_combination_strategy": "average",
+    "prefix_dense_sliding_window_pattern": 3, "mlp_layer_types": None,
     "sliding_window": 4096, "swiglu_limit": 1e6, "logit_scale": 1.0, "routed_scaling_factor": 1.0, "norm_topk_prob": None,
     "use_parallel_residual": None, "num_experts_per_tok": 1, "moe_k": 1, "n_group": 1, "partial_rotary_factor": 1.0,
     "rope_theta": 500.0, "factor": 1.0, "embedding_multiplier": 1.0, "residual_multiplier": 1.0, "attention_multiplier": 1.0,
@@ -195,17 +212,23 @@ KNOCKED_KEYS = {
     "attention_window_size": 4096, "logits_soft_cap": 1e6, "block_types": ["recurrent"], "alpha": 1.0, "router_jitter_noise": 1e-6,
     "use_post_norm": None, "activation_sparsity_pattern": None, "altup_active_idx": 0, "altup_correct_scale": None, "top_k_experts": 1,
     "attention_chunk_size": None, "floor_scale": 4096, "attn_scale": 0.0, "attn_temperature_tuning": None, "llama_4_scaling_beta": 0.0, "use_qk_norm": None,
+    **{f"{part}_{of}_factor": 0.5 for part in ("full_attn", "linear_attn", "mlp") for of in ("alpha", "beta")},
     "ssm_multipliers": [1.0] * 5, "mixer_rms_eps": 1e-6, "time_step_rank": "auto", "expert_layer_offset": 0,
 }
 # What moves nothing in truth: the norm behind FlexOlmo's mixtures takes their scale away; MiniMax M2 has rotary_dim, too.
 # Without a rotation a bias of keys adds the same to all scores of a query.
 MOVE_NOTHING = {("flex-olmo", "norm_topk_prob"), ("minimax-m2", "partial_rotary_factor"),
-                ("opt", "model.decoder.layers.self_attn.k_proj.bias"),
+                ("opt", "model.decoder.layers.self_attn.k_proj.bias"), ("biogpt", "biogpt.layers.self_attn.k_proj.bias"), ("biogpt", "layer_norm_eps"),
+                ("xglm", "model.layers.self_attn.k_proj.bias"), ("ctrl", "transformer.h.multi_head_attention.Wk.bias"),
+                # What other keys say, of the same file.
+                ("cohere2-moe", "rope_theta"), ("cohere2-moe-rms", "rope_theta"), ("cohere2-moe-rms", "layer_norm_eps"), ("cohere2-moe-rms", "norm_topk_prob"),
+                ("cohere2-moe-rms", "prefix_dense_sliding_window_pattern"), ("granite-swa", "rope_theta"), ("granite-moe-swa", "rope_theta"),
                 # Without a norm of gated rows, a rotation, a mixture; and what other classes read.
                 ("falcon-h1-plain", "mamba_norm_before_gate"), ("granite-hybrid", "rope_theta"),
                 ("granite-hybrid-dense", "num_experts_per_tok"), ("nemotron-h", "num_experts_per_tok"),
                 ("nemotron-h", "norm_topk_prob"), *((name, "time_step_min") for name in tiny.MAMBA_FOLDERS if name != "nemotron-h"),
                 *((name, "time_step_rank") for name in ("mamba2", "mamba2-biases")),
+                *((name, "router_jitter_noise") for name in ("minimax",)),
                 # All layers of these are of one type, whatever a file says; those of one have an index each.
                 *((name, "layer_types") for name in tiny.SPARSE_FOLDERS), ("glm-dsa", "indexer_types"),
                 # Of training alone; what a key switches off.
@@ -218,6 +241,10 @@ def knocked(key, value):
     """What is written in the place of a key's value."""
     if key == "layer_types":
         return ["full_attention"] * len(value)
+    if key == "layer_rope_theta":
+        return [0] * len(value)
+    if key == "mlp_layer_types":
+        return ["sparse"] * len(value)
     if key == "activation_sparsity_pattern":
         return [0.0] * len(value)
     if key == "no_rope_layers":

@@ -294,7 +294,8 @@ MAMBA_GGUF_FILES = {
                                         ssm_out_multiplier=0.5, mlp_multipliers=[2.0, 0.5], lm_head_multiplier=0.5)),
     "nemotron-h-gguf": ("NemotronH", dict(**NEMOTRON_H, time_step_min=1e-9)),
 }
-OWN_SIZES = {kind for kind, *_ in GPT_FOLDERS.values()} | {"Mamba2", "Mamba", "FalconMamba", "RWKV7", "RecurrentGemma", "Bloom", "Mpt"}
+OWN_SIZES = {kind for kind, *_ in GPT_FOLDERS.values()} | {"Mamba2", "Mamba", "FalconMamba", "RWKV7", "RecurrentGemma", "Bloom", "Mpt",
+                                                            "BioGpt", "GPTNeoXJapanese", "OpenAIGPT", "CTRL", "XGLM"}
 
 # Mamba's first form, behind these.
 MAMBA = dict(vocab_size=96, hidden_size=32, num_hidden_layers=2, state_size=12, bos_token_id=1, eos_token_id=2, pad_token_id=0)
@@ -416,6 +417,57 @@ KIMI_FOLDERS = {
 # llama.cpp knows as many heads of both kinds, and no groups.
 KIMI_GGUF_FILES = {"kimi-linear-gguf": ("KimiLinear", {**KIMI, "linear_num_heads": 4})}
 
+# Families that came later, behind these.
+MINIMAX = dict(num_local_experts=6, num_experts_per_tok=2, block_size=16, num_hidden_layers=4, full_attn_alpha_factor=2.5, full_attn_beta_factor=0.8,
+               linear_attn_alpha_factor=3.0, linear_attn_beta_factor=1.2, mlp_alpha_factor=2.0, mlp_beta_factor=1.1,
+               layer_types=["linear_attention", "linear_attention", "full_attention", "linear_attention"], **HEADS_16)
+AFMOE = dict(num_hidden_layers=4, num_experts=8, num_experts_per_tok=3, moe_intermediate_size=24, num_shared_experts=2, route_scale=1.5, num_dense_layers=1,
+             sliding_window=WINDOW, mup_enabled=True, **HEADS_16)
+MELLUM = dict(num_hidden_layers=3, num_experts=8, num_experts_per_tok=3, moe_intermediate_size=24, sliding_window=WINDOW,
+              layer_types=["sliding_attention", "full_attention", "sliding_attention"], **HEADS_16, rope_parameters=dict(
+                  full_attention=YARN["rope_parameters"], sliding_attention=dict(rope_type="default", rope_theta=1000.0)))
+HYV3 = dict(num_hidden_layers=3, num_experts=8, num_experts_per_tok=3, moe_intermediate_size=24, num_shared_experts=1, **HEADS_16)
+COHERE2_MOE = dict(num_hidden_layers=4, num_experts=8, num_experts_per_tok=3, num_shared_experts=1, expert_selection_fn="sigmoid", sliding_window=WINDOW,
+                   layer_types=["full_attention", "sliding_attention", "sliding_attention", "full_attention"], intermediate_size=24,
+                   mlp_layer_types=["dense", "sparse", "sparse", "sparse"], prefix_dense_intermediate_size=40, logit_scale=0.25, **HEADS_16)
+GRANITE_SWA = dict(num_hidden_layers=4, sliding_window=WINDOW, layer_rope_theta=[0, 10000.0, 500.0, 500.0], **GRANITE)
+MINICPM3 = dict(kv_lora_rank=16, q_lora_rank=24, qk_nope_head_dim=12, qk_rope_head_dim=8, num_key_value_heads=4, scale_emb=3.0, scale_depth=1.1, dim_model_base=12)
+YOUTU = dict(kv_lora_rank=16, q_lora_rank=24, qk_nope_head_dim=12, qk_rope_head_dim=8, v_head_dim=10, num_key_value_heads=4)
+BIOGPT = dict(vocab_size=96, hidden_size=32, intermediate_size=48, num_hidden_layers=2, num_attention_heads=4, max_position_embeddings=256,
+              bos_token_id=1, eos_token_id=2, pad_token_id=0)
+# As many channels of keys as of values: the library writes convolutions as three equal parts.
+OLMO_HYBRID = dict(num_hidden_layers=3, layer_types=["linear_attention", "full_attention", "linear_attention"], linear_num_key_heads=2,
+                   linear_num_value_heads=4, linear_key_head_dim=12, linear_value_head_dim=6)
+MORE_FOLDERS = {
+    "minimax": ("MiniMax", MINIMAX, "bfloat16"),
+    "afmoe": ("Afmoe", AFMOE, "bfloat16"),
+    "mellum": ("Mellum", MELLUM, "bfloat16"),
+    "hy-v3": ("HYV3", HYV3, "bfloat16"),
+    "cohere2-moe": ("Cohere2Moe", COHERE2_MOE, "bfloat16"),
+    "cohere2-moe-rms": ("Cohere2Moe", {**COHERE2_MOE, "mlp_layer_types": ["dense", "dense", "sparse", "sparse"], "rms_norm_eps": 1e-5,
+                                       "prefix_dense_sliding_window_pattern": 2, "expert_selection_fn": "softmax",
+                                       "shared_expert_combination_strategy": "sum"}, "bfloat16"),
+    "nanochat": ("NanoChat", dict(final_logit_softcapping=4.0), "bfloat16"),
+    "granite-swa": ("GraniteSWA", dict(**GRANITE_SWA, mlp_bias=True, attention_bias=True), "bfloat16"),
+    "granite-moe-swa": ("GraniteMoeSWA", dict(**GRANITE_SWA, num_local_experts=6, num_experts_per_tok=2, shared_intermediate_size=40), "bfloat16"),
+    "minicpm3": ("MiniCPM3", dict(**MINICPM3, **long_rope(4)), "bfloat16"),
+    "youtu": ("Youtu", YOUTU, "bfloat16"),
+    "biogpt": ("BioGpt", BIOGPT, "float16"),
+    "openai-gpt": ("OpenAIGPT", GPT, "float32"),
+    "ctrl": ("CTRL", dict(**GPT, dff=48), "bfloat16"),
+    "xglm": ("XGLM", dict(vocab_size=96, d_model=32, num_layers=2, attention_heads=4, ffn_dim=48, max_position_embeddings=256, bos_token_id=1,
+                          eos_token_id=2, pad_token_id=0), "float16"),
+    "olmo-hybrid": ("OlmoHybrid", OLMO_HYBRID, "bfloat16"),
+    "olmo-hybrid-nope": ("OlmoHybrid", dict(**OLMO_HYBRID, linear_allow_neg_eigval=False, rope_parameters=dict(rope_type="default", rope_theta=None)),
+                         "bfloat16"),
+    "gpt-neox-japanese": ("GPTNeoXJapanese", dict(**{**BIOGPT, "hidden_size": 64}, intermediate_multiple_size=1), "bfloat16"),
+}
+# llama.cpp knows one factor of rows, and 1 of branches.
+MORE_GGUF_FILES = {
+    "minimax-gguf": ("MiniMax", {**MINIMAX, **{f"{part}_alpha_factor": 3.0 for part in ("full_attn", "linear_attn", "mlp")},
+                                 **{f"{part}_beta_factor": 1.0 for part in ("full_attn", "linear_attn", "mlp")}}),
+}
+
 # Of GGUF files llama.cpp takes the sizes of chunks and steps for granted.
 LLAMA4_GGUF_FILES = {"ministral3-gguf": ("Ministral3", GROWING),
                      "llama4-gguf": ("Llama4", dict(**{**LLAMA4, "attention_chunk_size": 8192, "floor_scale": 8192, "attn_scale": 0.1}))}
@@ -435,7 +487,7 @@ NESTED = {"gemma3-linear": ("Gemma3", "language_model.model."), "gemma4-moe": ("
           "gemma3n-streams": ("Gemma3n", "model.language_model."), "llama4-plain": ("Llama4", "language_model.model.")}
 
 
-BIASED_KINDS = ("glm4_moe", "solar_open", "minimax_m2", "exaone_moe")
+BIASED_KINDS = ("glm4_moe", "solar_open", "minimax_m2", "exaone_moe", "afmoe", "hy_v3")
 
 
 def random_weights(model, seed):
@@ -453,7 +505,7 @@ def random_weights(model, seed):
             gain = 1.5 if "embed" not in name else 1.0
             # The last expert that is chosen has a small share, so that it matters little which of two nearly equal
             # ones a rounding makes it.
-            router = name.endswith(("router.proj.weight", "mlp.gate.weight", "router.weight", "feed_forward.gate.weight", "mlp.router.weight"))
+            router = name.endswith(("router.proj.weight", "mlp.gate.weight", "router.weight", "feed_forward.gate.weight", "mlp.router.weight", "router.gate.weight"))
             if router and model.config.model_type not in ("dots1", "lfm2_moe", "deepseek_v3", "glm4_moe_lite", "deepseek_v32", "glm_moe_dsa", "kimi_linear", *BIASED_KINDS):
                 gain = 6.0
             parameter.data = noise * gain / math.sqrt(parameter.shape[-1])
@@ -484,7 +536,7 @@ def make_model(kind, options, dtype, seed):
     sizes = {} if kind in OWN_SIZES else SIZES
     config = getattr(kinds, f"{kind}{text}Config")(**{**sizes, **options})
     config._attn_implementation = "eager"
-    generates = getattr(kinds, f"{kind}LMHeadModel" if kind == "GPT2" else f"{kind}ForCausalLM")
+    generates = getattr(kinds, f"{kind}LMHeadModel" if kind in ("GPT2", "OpenAIGPT", "CTRL") else f"{kind}ForCausalLM")
     model = generates(config).float().eval()
     random_weights(model, seed)
     for parameter in model.parameters():
@@ -506,7 +558,7 @@ def expected_values(model, seed):
     hidden, active = [], getattr(model.config, "altup_active_idx", None)
     hooks = [layer.register_forward_hook(
         lambda module, inputs, output: hidden.append(
-            (output if active is None and not isinstance(output, tuple) else output[active or 0]).detach().clone().reshape(TOKENS, -1)))
+            (output if active is None and not isinstance(output, (tuple, list)) else output[active or 0]).detach().clone().reshape(TOKENS, -1)))
         for layer in layers_of(model)]
     if active is not None:  # the streams are joined behind the last layer
         hooks.append(model.model.norm.register_forward_pre_hook(
@@ -586,7 +638,7 @@ def write_folder(folder, name, model, dtype):
     weights = model.state_dict()
     if name in {**EXPERT_FOLDERS, **ROUTER_FOLDERS, **STATE_FOLDERS,
                 **LATER_STATE_FOLDERS, **LATENT_FOLDERS, **KIN_FOLDERS, **GPT_FOLDERS, **MAMBA_FOLDERS, **LAST_FOLDERS,
-                **NEWEST_FOLDERS, **LLAMA4_FOLDERS, **SPARSE_FOLDERS, **KIMI_FOLDERS} and name not in FUSED:
+                **NEWEST_FOLDERS, **LLAMA4_FOLDERS, **SPARSE_FOLDERS, **KIMI_FOLDERS, **MORE_FOLDERS} and name not in FUSED:
         weights = load_file(folder / "model.safetensors")
     weights = {key: value.to(dtype).contiguous() for key, value in weights.items()}
     if model.config.tie_word_embeddings:
@@ -607,12 +659,12 @@ ARCHITECTURES = {"Llama": "llama", "Qwen2": "qwen2", "Qwen3": "qwen3", "Gemma2":
                  "Granite": "granite", "Ministral3": "mistral3", "Llama4": "llama4", "Starcoder2": "starcoder2", "Mixtral": "llama", "Qwen2Moe": "qwen2moe",
                  "Lfm2": "lfm2", "Lfm2Moe": "lfm2moe", "Qwen3Moe": "qwen3moe", "Olmoe": "olmoe", "GraniteMoe": "granitemoe", "Dots1": "dots1",
                  "HunYuanDenseV1": "hunyuan-dense", "HunYuanMoEV1": "hunyuan-moe", "DeepseekV2": "deepseek2", "DeepseekV3": "deepseek2",
-                 "DeepseekV32": "deepseek32", "GlmMoeDsa": "glm-dsa", "KimiLinear": "kimi-linear"}
+                 "DeepseekV32": "deepseek32", "GlmMoeDsa": "glm-dsa", "KimiLinear": "kimi-linear", "MiniMax": "minimax-01"}
 LATENT_ARCHITECTURES = ("deepseek2", "deepseek32", "glm-dsa")
 INTERLEAVED = {"llama", "mistral3", "smollm3", "granite", "granitemoe"}
 NAMES = {"input_layernorm": "attn_norm", "self_attn.q_proj": "attn_q", "self_attn.k_proj": "attn_k",
          "self_attn.v_proj": "attn_v", "self_attn.o_proj": "attn_output",
-         "self_attn.qkv_proj": "attn_qkv", "self_attn.q_norm": "attn_q_norm",
+         "self_attn.qkv_proj": "attn_qkv", "self_attn.output_gate": "attn_gate", "self_attn.norm": "attn_norm_2", "self_attn.q_norm": "attn_q_norm",
          "self_attn.k_norm": "attn_k_norm", "post_attention_layernorm": "ffn_norm",
          "mlp.gate_proj": "ffn_gate", "mlp.up_proj": "ffn_up", "mlp.down_proj": "ffn_down",
          "mlp.gate_up_proj": "ffn_up", "mlp.c_fc": "ffn_up", "mlp.c_proj": "ffn_down",
@@ -719,6 +771,9 @@ def write_keys(writer, config, architecture):
         writer.add_embedding_scale(config.embedding_multiplier)
         writer.add_residual_scale(config.residual_multiplier)
         writer.add_logit_scale(config.logits_scaling)
+    if architecture == "minimax-01":
+        writer.add_residual_scale(config.full_attn_alpha_factor)
+        writer.add_array("minimax-01.attention.recurrent_layers", [kind == "linear_attention" for kind in config.layer_types])
     if parameters["rope_type"] == "yarn":
         writer.add_rope_scaling_type(gguf.RopeScalingType.YARN)
         writer.add_rope_scaling_factor(parameters["factor"])
@@ -1267,7 +1322,7 @@ def write_gguf(path, kind, model):
     for name, factors in rope_tensors(config).items():
         writer.add_tensor(name, numpy.array(factors, dtype=numpy.float32))
     post_norms = architecture in ("gemma2", "gemma3", "olmo2")
-    state = model.state_dict()
+    state = {name: value for name, value in model.state_dict().items() if not name.endswith(("_decay", "slope_rate"))}
     for name, rows in llama4_tensors(state) if architecture == "llama4" else by_gguf_names(state, post_norms):
         if name == "output.weight" and config.tie_word_embeddings:
             continue
@@ -1299,7 +1354,7 @@ def main():
     half = lambda files: {name: (*case, "float16") for name, case in files.items()}
     folders = {**FOLDERS, **LATER_FOLDERS, **EXPERT_FOLDERS, **ROUTER_FOLDERS, **STATE_FOLDERS,
                **LATER_STATE_FOLDERS, **LATENT_FOLDERS, **KIN_FOLDERS, **GPT_FOLDERS, **MAMBA_FOLDERS,
-               **LAST_FOLDERS, **NEWEST_FOLDERS, **LLAMA4_FOLDERS, **SPARSE_FOLDERS, **KIMI_FOLDERS}
+               **LAST_FOLDERS, **NEWEST_FOLDERS, **LLAMA4_FOLDERS, **SPARSE_FOLDERS, **KIMI_FOLDERS, **MORE_FOLDERS}
     cases = {**FOLDERS, **half(GGUF_FILES), **LATER_FOLDERS, **half(LATER_GGUF_FILES),
              **EXPERT_FOLDERS, **half(EXPERT_GGUF_FILES), **ROUTER_FOLDERS, **half(ROUTER_GGUF_FILES),
              **STATE_FOLDERS, **half(STATE_GGUF_FILES), **LATER_STATE_FOLDERS, **half(LATER_STATE_GGUF_FILES),
@@ -1308,7 +1363,7 @@ def main():
              **FIRST_MAMBA_FOLDERS, **half(FIRST_MAMBA_GGUF_FILES), **LAST_FOLDERS, **half(LAST_GGUF_FILES),
              **NEWEST_FOLDERS, **half(NEWEST_GGUF_FILES),
              **LLAMA4_FOLDERS, **half(LLAMA4_GGUF_FILES), **SPARSE_FOLDERS, **half(SPARSE_GGUF_FILES),
-             **KIMI_FOLDERS, **half(KIMI_GGUF_FILES)}
+             **KIMI_FOLDERS, **half(KIMI_GGUF_FILES), **MORE_FOLDERS, **half(MORE_GGUF_FILES)}
     for seed, (name, (kind, options, dtype_name)) in enumerate(cases.items()):
         if only and name not in only:
             continue

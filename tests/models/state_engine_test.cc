@@ -14,8 +14,8 @@ namespace headrace {
 namespace {
 
 constexpr int32_t kVocab = 96;
-constexpr const char* kModels[] = {"lfm2",      "qwen35", "qwen3-next",      "mamba2",
-                                   "falcon-h1", "rwkv7",  "recurrent-gemma", "kimi-linear"};
+constexpr const char* kModels[] = {"lfm2",  "qwen35",          "qwen3-next",  "mamba2", "falcon-h1",
+                                   "rwkv7", "recurrent-gemma", "kimi-linear", "minimax"};
 
 StackOptions options_of(const char* model) {
   return {.model = std::string("tests/data/models/") + model,

@@ -13,9 +13,11 @@
 #include "models/parts/dense_feed_forward.h"
 #include "models/parts/kimi_delta_mixer.h"
 #include "models/parts/latent_attention_mixer.h"
+#include "models/parts/lightning_mixer.h"
 #include "models/parts/mamba2_mixer.h"
 #include "models/parts/mamba_mixer.h"
 #include "models/parts/mixture_feed_forward.h"
+#include "models/parts/normed_rows_frame.h"
 #include "models/parts/normed_sum_feed_forward.h"
 #include "models/parts/parallel_mixer.h"
 #include "models/parts/rg_lru_mixer.h"
@@ -31,6 +33,7 @@ using MixerSpec = std::variant<  //
     DeltaNetSpec,                //
     KimiDeltaSpec,               //
     LatentAttentionSpec,         //
+    LightningSpec,               //
     Mamba2Spec,                  //
     MambaSpec,                   //
     NoMixerSpec,                 //
@@ -48,6 +51,7 @@ struct NoFrameSpec {};
 using FrameSpec = std::variant<  //
     NoFrameSpec,                 //
     AltUpSpec,                   //
+    NormedRowsSpec,              //
     TokenInputSpec>;
 inline std::unique_ptr<LayerFrame> make_frame(const NoFrameSpec&, int64_t /*hidden*/) {
   return nullptr;

@@ -1,0 +1,118 @@
+// What files of the kin of older families say beside numbers of one name.
+#include "weights/kin_families.h"
+
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <string>
+
+#include "weights/minimax_family.h"
+
+namespace headrace {
+namespace {
+
+Result<ModelConfig> config_of(const std::string& hf_class, const std::string& more) {
+  const std::string text = R"({"architectures": [")" + hf_class + R"("], "hidden_size": 32,
+      "intermediate_size": 48, "num_hidden_layers": 4, "num_attention_heads": 4,
+      "num_key_value_heads": 4, "vocab_size": 96, "max_position_embeddings": 64)" +
+                           more + "}";
+  return model_config_from_json(parse_json(text).value(), Json(), "config.json");
+}
+
+std::string error_of(const std::string& hf_class, const std::string& more) {
+  const auto config = config_of(hf_class, more);
+  EXPECT_FALSE(config.ok());
+  return config.ok() ? "" : std::string(config.status().message());
+}
+
+using Layers = std::vector<bool>;
+
+TEST(KinFamilies, LayersOfMiniMaxAttendByName) {
+  const auto attends = [](const ModelConfig& config) {
+    Layers layers;
+    for (int32_t i = 0; i < config.layers; ++i) {
+      layers.push_back(config.mixers.of(i) == LayerMixer::kAttention);
+    }
+    return layers;
+  };
+  EXPECT_EQ(attends(*config_of("MiniMaxForCausalLM", "")), Layers({true, false, true, false}));
+  const auto of_the_hub = config_of("MiniMaxM1ForCausalLM", R"(, "attn_type_list": [0, 0, 0, 1],
+      "layernorm_mlp_alpha": 3.5, "postnorm": true, "shared_intermediate_size": [0])");
+  ASSERT_TRUE(of_the_hub.ok()) << of_the_hub.status().message();
+  EXPECT_EQ(attends(*of_the_hub), Layers({false, false, false, true}));
+  EXPECT_EQ(of_the_hub->mixers.added.network_rows, 3.5f);
+  EXPECT_EQ(error_of("MiniMaxForCausalLM", R"(, "layer_types": ["full_attention"])"),
+            "config.json: layer_types: is no list of 4 layers");
+  EXPECT_EQ(error_of("MiniMaxM1ForCausalLM", R"(, "attn_type_list": [0, 0, 0, 2])"),
+            "config.json: attn_type_list: has a layer that is not supported (known: "
+            "full_attention, linear_attention)");
+  EXPECT_EQ(error_of("MiniMaxM1ForCausalLM", R"(, "postnorm": false)"),
+            "config.json: postnorm: is not supported, only true or none");
+  EXPECT_EQ(error_of("MiniMaxM1ForCausalLM", R"(, "shared_intermediate_size": [8])"),
+            "config.json: shared_intermediate_size: is not supported, only 0 or none");
+}
+
+TEST(KinFamilies, Cohere2MoesLayersFollowTwoPeriods) {
+  const auto config = config_of("Cohere2MoeForCausalLM", R"(, "first_k_dense_replace": 1,
+      "sliding_window_pattern": 2, "prefix_dense_intermediate_size": 40, "rms_norm_eps": null)");
+  ASSERT_TRUE(config.ok()) << config.status().message();
+  EXPECT_EQ(config->sliding_layers, Layers({false, true, false, true}));
+  EXPECT_EQ(config->rope_layers, Layers({true, true, false, true}));
+  EXPECT_EQ(config->ffn, 40);
+  EXPECT_EQ(config->experts.width, 48);
+  EXPECT_TRUE(config->experts.averaged);
+  EXPECT_FALSE(config->mixers.rms_norms);
+  EXPECT_EQ(error_of("Cohere2MoeForCausalLM", R"(, "expert_selection_fn": "tanh")"),
+            "config.json: expert_selection_fn: only \"softmax\" and \"sigmoid\" are supported");
+  EXPECT_EQ(error_of("Cohere2MoeForCausalLM", R"(, "sliding_window_pattern": 0)"),
+            "config.json: sliding_window_pattern: is no number from 1 to 4");
+}
+
+TEST(KinFamilies, GraniteHasABaseOfEachLayer) {
+  const auto config =
+      config_of("GraniteSWAForCausalLM", R"(, "layer_rope_theta": [0, 500, 1e4, 1e4])");
+  ASSERT_TRUE(config.ok()) << config.status().message();
+  EXPECT_EQ(config->mixers.rope_thetas, std::vector<double>({0, 500, 1e4, 1e4}));
+  EXPECT_EQ(config->sliding_layers, Layers({false, true, true, true}));
+  for (const char* list : {"[0, 500, 1e4]", "[0, 500, 1e4, -1]", "7"}) {
+    EXPECT_EQ(error_of("GraniteSWAForCausalLM", std::string(R"(, "layer_rope_theta": )") + list),
+              "config.json: layer_rope_theta: is no list of 4 numbers, 0 or from 1 to 1e12");
+  }
+}
+
+TEST(KinFamilies, NumbersOfMiniCpm3AreOfLayersAndWidth) {
+  const auto config = config_of("MiniCPM3ForCausalLM", R"(, "kv_lora_rank": 16, "scale_depth": 1.4,
+      "dim_model_base": 8, "qk_rope_head_dim": 4, "qk_nope_head_dim": 6)");
+  ASSERT_TRUE(config.ok()) << config.status().message();
+  EXPECT_FLOAT_EQ(config->residual_scale, 0.7f);
+  EXPECT_FLOAT_EQ(config->logit_divisor, 4);
+  EXPECT_EQ(config->mixers.latent.value_dim, 8);
+  const auto plain = config_of("MiniCPM3ForCausalLM", R"(, "kv_lora_rank": 16,
+      "scale_depth": null, "dim_model_base": null, "qk_rope_head_dim": 4, "qk_nope_head_dim": 6)");
+  ASSERT_TRUE(plain.ok()) << plain.status().message();
+  EXPECT_EQ(plain->residual_scale, 1);
+  EXPECT_EQ(plain->logit_divisor, 1);
+}
+
+TEST(KinFamilies, EmbeddingsAreScaledWhereAFileSaysSo) {
+  const auto scale = [](const char* hf_class, const char* more) {
+    return config_of(hf_class, more)->embedding_scale;
+  };
+  EXPECT_EQ(scale("AfmoeForCausalLM", ""), 0);
+  EXPECT_FLOAT_EQ(scale("AfmoeForCausalLM", R"(, "mup_enabled": true)"), std::sqrt(32.0f));
+  EXPECT_FLOAT_EQ(scale("BioGptForCausalLM", ""), std::sqrt(32.0f));
+  EXPECT_EQ(scale("BioGptForCausalLM", R"(, "scale_embedding": false)"), 0);
+  EXPECT_EQ(error_of("AfmoeForCausalLM", R"(, "mup_enabled": 1)"),
+            "config.json: mup_enabled: is integer, expected a boolean");
+}
+
+TEST(KinFamilies, JapaneseNetworksAreSoManyTimesAsWide) {
+  EXPECT_EQ(config_of("GPTNeoXJapaneseForCausalLM", R"(, "intermediate_multiple_size": 2)")->ffn,
+            64);
+  EXPECT_EQ(config_of("GPTNeoXJapaneseForCausalLM", "")->ffn, 128);
+  EXPECT_EQ(error_of("GPTNeoXJapaneseForCausalLM", R"(, "intermediate_multiple_size": 0)"),
+            "config.json: intermediate_multiple_size: 0 gives no width");
+}
+
+}  // namespace
+}  // namespace headrace
