@@ -90,7 +90,7 @@ INSTANTIATE_TEST_SUITE_P(All, TokenizerFamily,
                          testing::Values("albert", "bert", "bert_cased", "cl100k", "deepseek_coder",
                                          "deepseek_v3", "every_step", "falcon", "gemma", "gpt2",
                                          "kimi_k2", "llama2", "llama3", "mistral", "o200k", "qwen2",
-                                         "starcoder2", "t5", "tekken"),
+                                         "starcoder2", "t5", "tekken", "youtu"),
                          [](const auto& info) { return info.param; });
 
 // A GGUF file names the family; a tokenizer.json spells it out. Same vocabulary, same ids.
@@ -102,7 +102,7 @@ TEST(TokenizerRecipe, NamesMeanTheStepsOfTheFamilies) {
       {"qwen2", "qwen2"},        {"deepseek_coder", "deepseek-coder"},
       {"falcon", "falcon"},      {"gemma", ""},
       {"kimi_k2", "kimi-k2"},    {"gpt2", "mellum"},
-      {"starcoder2", "mellum2"},
+      {"starcoder2", "mellum2"}, {"youtu", "youtu"},
   };
   for (const auto& [family, pre] : kNames) {
     SCOPED_TRACE(family);

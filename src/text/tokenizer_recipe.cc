@@ -59,6 +59,13 @@ constexpr const char* kDeepSeek3 =
     "|[^\\r\\n\\p{L}\\p{P}\\p{S}]?[\\p{L}\\p{M}]+| ?[\\p{P}\\p{S}]+[\\r\\n]*|" HR_LINES
     "|" HR_SPACES;
 
+// Youtu's words, apart from scripts that it takes as runs.
+constexpr const char* kYoutuRuns =
+    "[\uac00-\ud7a3\u3131-\u318e]+|[\uff01\u2026\u201c\u201d\u2018\u2019\u2014\uff1a\uff1b\uff0c"
+    "\u3001-\u303f\ufe30-\ufe4f]+|[\u3105-\u312f]+|[\u4e00-\u9fa5\u3040-\u309f\u30a0-\u30ff]+";
+constexpr const char* kYoutu =
+    HR_CASED_WORDS(HR_CONTRACTIONS "?") "|\\p{N}|" HR_SIGNS "[\\r\\n/]*|" HR_LINES "|" HR_SPACES;
+
 // Of Kimi K2's code, whose classes of letters leave Han out.
 #define HR_UPPER "(?:(?!\\p{sc:Han})[\\p{Lu}\\p{Lt}\\p{Lm}\\p{Lo}\\p{M}])"
 #define HR_LOWER "(?:(?!\\p{sc:Han})[\\p{Ll}\\p{Lm}\\p{Lo}\\p{M}])"
@@ -164,6 +171,7 @@ constexpr PreRow kPreRows[] = {
     {"hunyuan-dense", {kThreeDigits, kDeepSeek3Kana, kDeepSeek3}},
     {"joyai-llm", {kThreeDigits, kDeepSeek3Kana, kDeepSeek3}},
     {"kimi-k2", {kKimiK2}, true},
+    {"youtu", {kYoutuRuns, kYoutu}, true},
     {"deepseek-coder", {kLineEnd, kDeepSeekCoderWord, kDeepSeekCoderSigns, kDeepSeekHan, kDigit}},
     {"deepseek-llm",
      {kLineEnd, kDeepSeekLlmWord, kDeepSeekLlmSigns, kSpacesAtEnd, kDeepSeekHan, kDigits}},

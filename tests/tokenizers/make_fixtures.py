@@ -104,6 +104,7 @@ FIXTURES = {
     "bert_cased": lambda: families.trained_wordpiece(500, small_corpus(), lowercase=False),
     "falcon": lambda: small_byte_bpe("falcon"),
     "kimi_k2": lambda: small_byte_bpe("kimi-k2", ignore_merges=True),
+    "youtu": lambda: small_byte_bpe("youtu", ignore_merges=True),
 }
 
 
