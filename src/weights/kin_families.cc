@@ -62,7 +62,7 @@ Status read_cohere2_moe(const Json& json, const ConfigSource& source, ModelConfi
       experts.averaged,
       is_first_of(json, source, "shared_expert_combination_strategy", "average", "sum", true));
   HR_ASSIGN_OR_RETURN(const int32_t period,
-                      kin_number(json, source, "sliding_window_pattern", 4, config.layers));
+                      kin_number(json, source, "sliding_window_pattern", 4, 1 << 20));
   HR_ASSIGN_OR_RETURN(const int32_t dense_period,
                       kin_number(json, source, "prefix_dense_sliding_window_pattern", 1, 1 << 20));
   const Json* const types = kin_member(json, "layer_types");

@@ -82,8 +82,8 @@ inline constexpr std::array kHyV3Fields{
                 kModelLimits.ffn_max},
     kin_fields::scale("router_scaling_factor"),
     kin_fields::dense_first("first_k_dense_replace"),
-    ConfigField{&MixerConfig::drafting_layers, "nextn_predict_layers", "", 0,
-                kModelLimits.layers_max}};
+    ConfigField{&MixerConfig::drafting_layers, "nextn_predict_layers", "num_nextn_predict_layers",
+                0, kModelLimits.layers_max, Presence::kNullable}};
 inline constexpr std::array kCohere2MoeFields{
     ConfigField{&ModelConfig::rms_eps, "attention.layer_norm_epsilon", "layer_norm_eps", 1e-20, 1},
     ConfigField{&ModelConfig::rms_eps, "attention.layer_norm_rms_epsilon", "rms_norm_eps", 1e-20,
@@ -94,8 +94,8 @@ inline constexpr std::array kCohere2MoeFields{
     kin_fields::width(""),
     kin_fields::shared("num_shared_experts"),
     kin_fields::dense_first("first_k_dense_replace"),
-    ConfigField{&MixerConfig::drafting_layers, "nextn_predict_layers", "", 0,
-                kModelLimits.layers_max}};
+    ConfigField{&MixerConfig::drafting_layers, "nextn_predict_layers", "num_nextn_predict_layers",
+                0, kModelLimits.layers_max, Presence::kNullable}};
 inline constexpr std::array kNanoChatFields{
     kin_fields::kEps, ConfigField{&ModelConfig::logit_soft_cap, "", "final_logit_softcapping", 0,
                                   1e6, Presence::kNullable}};

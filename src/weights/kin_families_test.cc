@@ -65,7 +65,17 @@ TEST(KinFamilies, Cohere2MoesLayersFollowTwoPeriods) {
   EXPECT_EQ(error_of("Cohere2MoeForCausalLM", R"(, "expert_selection_fn": "tanh")"),
             "config.json: expert_selection_fn: only \"softmax\" and \"sigmoid\" are supported");
   EXPECT_EQ(error_of("Cohere2MoeForCausalLM", R"(, "sliding_window_pattern": 0)"),
-            "config.json: sliding_window_pattern: is no number from 1 to 4");
+            "config.json: sliding_window_pattern: is no number from 1 to 1048576");
+}
+
+// Layers that draft stand behind the others in a file, and are not read.
+TEST(KinFamilies, DraftingLayersAreKnown) {
+  for (const char* hf_class : {"HYV3ForCausalLM", "Cohere2MoeForCausalLM"}) {
+    const auto config = config_of(hf_class, R"(, "num_nextn_predict_layers": 1)");
+    ASSERT_TRUE(config.ok()) << config.status().message();
+    EXPECT_EQ(config->layers, 4);
+    EXPECT_EQ(config->mixers.drafting_layers, 1);
+  }
 }
 
 TEST(KinFamilies, GraniteHasABaseOfEachLayer) {
