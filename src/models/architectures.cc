@@ -160,6 +160,7 @@ constexpr std::array kArchitectures = {
     decoder<ctrl_spec>("ctrl", ctrl_hf_names),
     decoder<xglm_spec>("xglm", xglm_hf_names),
     decoder<olmo_hybrid_spec>("olmo-hybrid", olmo_hybrid_hf_names),
+    decoder<persimmon_spec>("persimmon", persimmon_hf_names),
     decoder<recurrent_gemma_spec>("recurrentgemma", recurrent_gemma_hf_names),
 };
 

@@ -9,6 +9,7 @@ DecoderSpec cohere_spec(const ModelConfig& config) {
   for (DecoderLayerSpec& layer : spec.layers) {
     layer.pre_norm = NormKind::kLayerNoBias;
     layer.form = LayerForm::kParallelShared;
+    if (config.mixers.head_norms.value_or(false)) layer.attention().qk_norm = QkNorm::kEachLayer;
   }
   return spec;
 }

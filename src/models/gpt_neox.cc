@@ -1,6 +1,7 @@
 #include "models/gpt_neox.h"
 
 #include <array>
+#include <vector>
 
 namespace headrace {
 namespace {
@@ -45,6 +46,23 @@ constexpr auto kJapaneseNames = std::to_array<HfTensorName>({
     {"gpt_neox_japanese.layers.{}.attention.rotary_emb.inv_freq", ""},
 });
 
+constexpr auto kPersimmonNames = std::to_array<HfTensorName>({
+    {"model.final_layernorm.weight", "output_norm.weight"},
+    {"model.final_layernorm.bias", "output_norm.bias"},
+    {"model.layers.{}.self_attn.query_key_value.weight", "blk.{}.attn_qkv.weight"},
+    {"model.layers.{}.self_attn.query_key_value.bias", "blk.{}.attn_qkv.bias"},
+    {"model.layers.{}.self_attn.dense.weight", "blk.{}.attn_output.weight"},
+    {"model.layers.{}.self_attn.dense.bias", "blk.{}.attn_output.bias"},
+    {"model.layers.{}.self_attn.q_layernorm.weight", "blk.{}.attn_q_norm.weight"},
+    {"model.layers.{}.self_attn.q_layernorm.bias", "blk.{}.attn_q_norm.bias"},
+    {"model.layers.{}.self_attn.k_layernorm.weight", "blk.{}.attn_k_norm.weight"},
+    {"model.layers.{}.self_attn.k_layernorm.bias", "blk.{}.attn_k_norm.bias"},
+    {"model.layers.{}.mlp.dense_h_to_4h.weight", "blk.{}.ffn_up.weight"},
+    {"model.layers.{}.mlp.dense_h_to_4h.bias", "blk.{}.ffn_up.bias"},
+    {"model.layers.{}.mlp.dense_4h_to_h.weight", "blk.{}.ffn_down.weight"},
+    {"model.layers.{}.mlp.dense_4h_to_h.bias", "blk.{}.ffn_down.bias"},
+});
+
 }  // namespace
 
 DecoderSpec gpt_neox_spec(const ModelConfig& config) {
@@ -66,6 +84,19 @@ DecoderSpec gpt_neox_japanese_spec(const ModelConfig& config) {
   return spec;
 }
 
+DecoderSpec persimmon_spec(const ModelConfig& config) {
+  DecoderSpec spec = gpt_neox_spec(config);
+  for (DecoderLayerSpec& layer : spec.layers) {
+    layer.dense().activation = Activation::kReluSquared;
+    if (config.mixers.head_norms.value_or(true)) layer.attention().qk_norm = QkNorm::kHeadLayer;
+  }
+  return spec;
+}
+
+HfTensorNames persimmon_hf_names() {
+  static const std::vector<HfTensorName> kAll = names_before(kPersimmonNames, llama_hf_names());
+  return kAll;
+}
 HfTensorNames gpt_neox_japanese_hf_names() { return kJapaneseNames; }
 HfTensorNames gpt_neox_hf_names() { return kGptNeoxNames; }
 

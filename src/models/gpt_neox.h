@@ -12,5 +12,8 @@ HfTensorNames gpt_neox_hf_names();
 // GPT-NeoX-Japanese (ABEJA, 2022): one part behind the other, and no biases but one.
 DecoderSpec gpt_neox_japanese_spec(const ModelConfig& config);
 HfTensorNames gpt_neox_japanese_hf_names();
+// Persimmon (Adept, 2023): the same with squared ReLU and LayerNorms of heads.
+DecoderSpec persimmon_spec(const ModelConfig& config);
+HfTensorNames persimmon_hf_names();
 
 }  // namespace headrace

@@ -242,6 +242,14 @@ void mpt_defaults(ModelConfig& config) {
   config.tied_embeddings = true;
   config.mixers.alibi_bias_max = 8;
 }
+void persimmon_defaults(ModelConfig& config) {
+  set_defaults(config, 16384);
+  set_biases(config);
+  config.rope_theta = 25000;
+  config.fused = {.qkv = true, .qkv_by_head = true};
+  config.mixers.rotated = 0.5;
+  config.mixers.head_norms = true;
+}
 void ctrl_defaults(ModelConfig& config) {
   set_defaults(config, 256);
   set_biases(config);
@@ -279,6 +287,9 @@ Status read_gpt_flags(const Json& json, const ConfigSource& source, ModelConfig&
   if (architecture == "starcoder") return read_big_code(json, source, config);
   if (architecture == "opt") return check_opt(json, source, config);
   if (architecture == "falcon") return read_falcon(json, source, config);
+  if (architecture == "persimmon") {
+    HR_ASSIGN_OR_RETURN(config.mixers.head_norms, flag_or(json, source, "qk_layernorm", true));
+  }
   if (architecture == "gptneox-japanese") return read_japanese_width(json, source, config);
   if (architecture == "ctrl" || architecture == "xglm")
     HR_RETURN_IF_ERROR(check_waves(source, config));

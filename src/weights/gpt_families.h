@@ -77,6 +77,7 @@ inline constexpr ClassNames<1> kGptNeoClasses{"GPTNeoForCausalLM"};
 inline constexpr ClassNames<1> kGptJClasses{"GPTJForCausalLM"};
 inline constexpr ClassNames<1> kCodeGenClasses{"CodeGenForCausalLM"};
 inline constexpr ClassNames<1> kOptClasses{"OPTForCausalLM"};
+inline constexpr ClassNames<1> kPersimmonClasses{"PersimmonForCausalLM"};
 inline constexpr ClassNames<1> kGptClasses{"OpenAIGPTLMHeadModel"};
 inline constexpr ClassNames<1> kCtrlClasses{"CTRLLMHeadModel"};
 inline constexpr ClassNames<1> kXglmClasses{"XGLMForCausalLM"};
@@ -93,7 +94,8 @@ constexpr bool has_no_gguf(std::string_view architecture) {
          architecture == "apertus" || architecture == "hyperclovax" || architecture == "phimoe" ||
          architecture == "exaone-moe" || architecture == "nanochat" || architecture == "biogpt" ||
          architecture == "gptneox-japanese" || architecture == "openai-gpt" ||
-         architecture == "ctrl" || architecture == "xglm" || architecture == "granite-swa";
+         architecture == "ctrl" || architecture == "persimmon" || architecture == "xglm" ||
+         architecture == "granite-swa";
 }
 
 void gpt2_defaults(ModelConfig& config);
@@ -102,6 +104,7 @@ void gpt_neo_defaults(ModelConfig& config);
 void gpt_j_defaults(ModelConfig& config);
 void opt_defaults(ModelConfig& config);
 void biogpt_defaults(ModelConfig& config);
+void persimmon_defaults(ModelConfig& config);
 void ctrl_defaults(ModelConfig& config);
 void xglm_defaults(ModelConfig& config);
 void gpt_neox_japanese_defaults(ModelConfig& config);

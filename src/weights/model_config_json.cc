@@ -99,6 +99,7 @@ class JsonConfigReader {
     }
     for (const std::string_view name :
          {"use_bidirectional_attention", "is_encoder_decoder", "conv_bias", "qk_layernorm"}) {
+      if (name == "qk_layernorm" && source_.family->architecture == "persimmon") continue;
       if (sees_both_ways_in_images_alone(json_, name)) continue;
       HR_ASSIGN_OR_RETURN(const bool set, flag_or(json_, name, false));
       if (set) return source_.unsupported_field(name, "is not supported");
@@ -222,10 +223,6 @@ class JsonConfigReader {
     if (config_.mixers.head_norms) {
       HR_ASSIGN_OR_RETURN(config_.mixers.head_norms,
                           flag_or(json_, "use_qk_norm", *config_.mixers.head_norms));
-      if (config_.architecture == "command-r" && *config_.mixers.head_norms) {
-        return source_.unsupported_field("use_qk_norm",
-                                         "LayerNorms of heads (Command R+) are not supported");
-      }
     }
     HR_ASSIGN_OR_RETURN(config_.qkv_bias, flag_or(json_, "qkv_bias", config_.qkv_bias));
     HR_ASSIGN_OR_RETURN(config_.qkv_bias, flag_or(json_, "use_qkv_bias", config_.qkv_bias));

@@ -610,6 +610,8 @@ constexpr auto kFamilies = std::to_array<ModelFamily>({
     {"codegen", kCodeGenClasses, kGeluTanhOfPhi, kInterleaved, kGpt2Fields, gpt_j_defaults, false,
      std::nullopt, kGptFfnFactor},
     {"opt", kOptClasses, kRelu, !kInterleaved, kOptFields, opt_defaults},
+    {"persimmon", kPersimmonClasses, kReluSquared, !kInterleaved, kLayerNormFields,
+     persimmon_defaults},
     {"openai-gpt", kGptClasses, kGeluErf, !kInterleaved, kGpt2Fields, gpt2_defaults, false,
      std::nullopt, kGptFfnFactor},
     {"ctrl", kCtrlClasses, kRelu, !kInterleaved, kCtrlFields, ctrl_defaults},

@@ -105,7 +105,7 @@ def drawn_sizes(name, options, rng):
         heads, hidden = rng.choice([1, 2, 3, 5, 7, 8]), "hidden_size" if name == "bloom" else "d_model"
         return {"n_head" if name == "bloom" else "n_heads": heads, hidden: heads * rng.choice([8, 16, 20])}
     groups, kv_heads = rng.choice([1, 2, 3]), rng.choice([1, 2, 3])
-    if name.startswith("gpt-neox") or name == "biogpt":
+    if name.startswith("gpt-neox") or name in ("biogpt", "persimmon"):
         groups = 1
     heads = groups * kv_heads
     head_dim = rng.choice([8, 16, 24, 32])
@@ -198,7 +198,7 @@ def neutral(name, value):
 # Values that do nothing, or something else, in the place of a key's. Of numbers that only scale, another.
 KNOCKED_KEYS = {
     "window_size": 4096, "rotary_dim": 6, "mup_enabled": None, "route_scale": 1.0, "router_scaling_factor": 1.0, "scale_emb": 1.0, "scale_depth": 3.0,
-    "dim_model_base": 96, "scale_embedding": None, "layer_rope_theta": None, "linear_allow_neg_eigval": None, "expert_selection_fn": "sigmoid", "shared_expert_combination_strategy": "average",
+    "dim_model_base": 96, "scale_embedding": None, "layer_rope_theta": None, "linear_allow_neg_eigval": None, "qk_layernorm": None, "expert_selection_fn": "sigmoid", "shared_expert_combination_strategy": "average",
     "prefix_dense_sliding_window_pattern": 3, "mlp_layer_types": None,
     "sliding_window": 4096, "swiglu_limit": 1e6, "logit_scale": 1.0, "routed_scaling_factor": 1.0, "norm_topk_prob": None,
     "use_parallel_residual": None, "num_experts_per_tok": 1, "moe_k": 1, "n_group": 1, "partial_rotary_factor": 1.0,

@@ -461,6 +461,8 @@ MORE_FOLDERS = {
     "olmo-hybrid-nope": ("OlmoHybrid", dict(**OLMO_HYBRID, linear_allow_neg_eigval=False, rope_parameters=dict(rope_type="default", rope_theta=None)),
                          "bfloat16"),
     "gpt-neox-japanese": ("GPTNeoXJapanese", dict(**{**BIOGPT, "hidden_size": 64}, intermediate_multiple_size=1), "bfloat16"),
+    "persimmon": ("Persimmon", dict(num_key_value_heads=4, hidden_size=64), "bfloat16"),
+    "cohere-norms": ("Cohere", dict(use_qk_norm=True, logit_scale=0.25), "bfloat16"),
 }
 # llama.cpp knows one factor of rows, and 1 of branches.
 MORE_GGUF_FILES = {

@@ -14,6 +14,7 @@
 #include "ops/attention/plan.h"
 #include "ops/attention/rope_attention.h"
 #include "ops/linear/linear.h"
+#include "ops/rows/layer_norm.h"
 #include "ops/rows/row_gather.h"
 #include "ops/rows/sigmoid_gate.h"
 
@@ -166,6 +167,7 @@ class AttentionMixer final : public Mixer {
                             tensors.vector("attn_k_norm.weight", rows ? k_width() : dim()));
       }
     }
+    if (norms_by_layer()) HR_RETURN_IF_ERROR(load_layer_norms(tensors));
     if (spec_.value_norm) {
       HR_ASSIGN_OR_RETURN(v_norm_, tensors.constant(dim(), 1.0f));
     }
@@ -217,6 +219,9 @@ class AttentionMixer final : public Mixer {
                                          ? "attention in chunks has"
                                          : "queries that grow with their positions have"));
     }
+    if (norms_by_layer() && device.kind == DeviceKind::kCuda) {
+      return unsupported("LayerNorms of heads have no kernels on a GPU yet: use --device cpu");
+    }
     if (spec_.qk_norm == QkNorm::kHeadBehind && device.kind == DeviceKind::kCuda) {
       return unsupported(
           "norms behind the rotation have no kernels on a GPU yet: use --device cpu");
@@ -248,6 +253,7 @@ class AttentionMixer final : public Mixer {
     const TensorView q = column_range(qkv, 0, q_width());
     run.branch.multiply_input(qkv_, projected);
     normalise_whole_rows(context, qkv);
+    normalise_heads(context, qkv);
     normalise_values(context, qkv);
     tune_queries(run, q);
     const RopeKvArgs rope = rotation(run, qkv);
@@ -391,6 +397,55 @@ class AttentionMixer final : public Mixer {
     normalise_row(context, q_norm_, column_range(qkv, 0, q_width()));
     normalise_row(context, k_norm_, column_range(qkv, q_width(), k_width()));
   }
+  bool norms_by_layer() const {
+    return spec_.qk_norm == QkNorm::kHeadLayer || spec_.qk_norm == QkNorm::kEachLayer;
+  }
+  // Of this rank's heads, [heads, d], in the order of our rotation.
+  Status load_layer_norms(LayerTensors& tensors) {
+    const struct {
+      const char* name;
+      int32_t heads, all;
+      int64_t first;
+      DeviceVector &weight, &bias;
+    } norms[] = {
+        {"attn_q_norm", spec_.heads, whole_.heads, query_first_, q_norm_, q_norm_bias_},
+        {"attn_k_norm", spec_.kv_heads, whole_.kv_heads, key_first_, k_norm_, k_norm_bias_}};
+    const bool each = spec_.qk_norm == QkNorm::kEachLayer;
+    for (const auto& norm : norms) {
+      const Shape shape = each ? Shape{norm.all, dim()} : Shape{dim()};
+      const std::string name = norm.name;
+      HR_ASSIGN_OR_RETURN(const std::vector<float> weight, tensors.values(name + ".weight", shape));
+      std::vector<float> bias(weight.size(), 0.0f);
+      if (!each) {
+        HR_ASSIGN_OR_RETURN(bias, tensors.values(name + ".bias", shape));
+      }
+      const RowOrder order = rotated_rows(norm.heads);
+      std::vector<float> weights, biases;
+      for (int64_t r = 0; r < norm.heads * dim(); ++r) {
+        int64_t from = order.empty() ? r : order[static_cast<size_t>(r)];
+        from = each ? norm.first * dim() + from : from % dim();
+        weights.push_back(weight[static_cast<size_t>(from)]);
+        biases.push_back(bias[static_cast<size_t>(from)]);
+      }
+      HR_ASSIGN_OR_RETURN(norm.weight, tensors.made_vector(weights));
+      HR_ASSIGN_OR_RETURN(norm.bias, tensors.made_vector(biases));
+    }
+    return ok_status();
+  }
+  void normalise_heads(OpContext& context, const TensorView& qkv) const {
+    if (!norms_by_layer()) return;
+    for (int64_t head = 0; head < spec_.heads + spec_.kv_heads; ++head) {
+      const bool of_keys = head >= spec_.heads;
+      const int64_t at = (of_keys ? head - spec_.heads : head) * dim();
+      const TensorView rows = column_range(qkv, head * dim(), dim());
+      layer_norm(context, {.x = rows,
+                           .residual = {},
+                           .weight = (of_keys ? k_norm_ : q_norm_).data() + at,
+                           .bias = (of_keys ? k_norm_bias_ : q_norm_bias_).data() + at,
+                           .eps = spec_.qk_norm_eps,
+                           .out = rows});
+    }
+  }
   // Of norms behind the rotation both weights go to the queries: a key is divided by its size
   // before it is rotated, which is the same.
   Status join_norms(LayerTensors& tensors) {
@@ -485,10 +540,11 @@ class AttentionMixer final : public Mixer {
   LinearLayer qkv_;      // [(Hq + 2 Hkv) d, input]; with gates, [(2 Hq + 2 Hkv) d, input]
   DeviceVector q_norm_;  // [d] of kHead, [Hq d] of kRow
   DeviceVector k_norm_;  // [d] of kHead, [Hkv d] of kRow
-  DeviceVector v_norm_;  // [d] of 1, or empty
-  DeviceVector sinks_;   // [heads of all ranks], or empty
-  DeviceVector slopes_;  // [heads of all ranks] or empty
-  BranchOutput out_;     // [D, Hq d]
+  DeviceVector q_norm_bias_, k_norm_bias_;  // as the weights of LayerNorms, [heads d], or empty
+  DeviceVector v_norm_;                     // [d] of 1, or empty
+  DeviceVector sinks_;                      // [heads of all ranks], or empty
+  DeviceVector slopes_;                     // [heads of all ranks] or empty
+  BranchOutput out_;                        // [D, Hq d]
 };
 
 }  // namespace

@@ -225,5 +225,16 @@ TEST(AttentionMixer, KeepsWhatItsSpecSays) {
   EXPECT_EQ(part->scratch_columns(true), std::vector<int64_t>({10 * kDim, 6 * kDim}));
 }
 
+// (What they compute: models/tiny_models_test.cc against transformers.)
+TEST(AttentionMixer, LayerNormsOfHeadsAreRefusedOnAGpuByName) {
+  for (const QkNorm norm : {QkNorm::kHeadLayer, QkNorm::kEachLayer}) {
+    AttentionSpec spec = grouped();
+    spec.qk_norm = norm;
+    EXPECT_EQ(
+        make_part(spec, kHidden)->check_device({.kind = DeviceKind::kCuda}, DType::kBF16).message(),
+        "LayerNorms of heads have no kernels on a GPU yet: use --device cpu");
+  }
+}
+
 }  // namespace
 }  // namespace headrace
