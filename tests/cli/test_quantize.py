@@ -99,7 +99,7 @@ def test_learned_positions_are_those_of_the_calibration(program, tmp_path, metho
     text = tmp_path / "text"
     text.write_text("What a river says to a mill is not what the mill hears of it. " * 40)
     program.text("quantize", source, tmp_path / "out", "--method", method, "--no-perplexity", "--calibration", text,
-                 "--samples", "4", "--length", "64", "--group-size", "16")
+                 "--samples", "4", "--length", "64", "--group-size", "32")
     assert (tmp_path / "out" / "model.safetensors").stat().st_size > 0
 
 
