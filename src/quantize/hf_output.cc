@@ -224,15 +224,32 @@ class HfOutput final : public OutputModel {
  private:
   // Folders of a sentence-transformers model: how its rows become vectors.
   std::error_code copy_modules() const {
-    std::error_code error;
+    std::error_code error, ignored;
     const fs::path source = options_.source;
-    for (const auto& folder : fs::directory_iterator(source, error)) {
-      if (!folder.is_directory() || !fs::exists(folder.path() / "config.json", error)) continue;
-      fs::copy(folder.path(), fs::path(options_.partial) / folder.path().filename(),
+    for (const std::string& name : module_folders()) {
+      if (!fs::is_directory(source / name, ignored)) continue;
+      fs::copy(source / name, fs::path(options_.partial) / name,
                fs::copy_options::recursive | fs::copy_options::overwrite_existing, error);
       if (error) break;
     }
     return error;
+  }
+  // That modules.json names; of a folder without one, how rows are pooled.
+  std::vector<std::string> module_folders() const {
+    const auto file = MappedFile::open(options_.source + "/modules.json");
+    if (!file.ok()) return {"1_Pooling"};
+    std::vector<std::string> names;
+    const std::span<const std::byte> bytes = (*file)->bytes();
+    const auto json = parse_json({reinterpret_cast<const char*>(bytes.data()), bytes.size()});
+    if (!json.ok() || !json->is_array()) return names;
+    for (const Json& module : json->as_array()) {
+      const Json* const path = module.is_object() ? module.find("path") : nullptr;
+      if (path == nullptr || !path->is_string()) continue;
+      const std::string& name = path->as_string();
+      const bool plain = !name.empty() && name.find_first_of("/\\") == name.npos && name[0] != '.';
+      if (plain) names.push_back(name);
+    }
+    return names;
   }
 
   Status write_config() const {

@@ -75,11 +75,17 @@ def test_a_base_class_and_its_modules_come_along(program, tmp_path):
     (source / "config.json").write_text(json.dumps(config))
     (source / "1_Pooling").mkdir()
     (source / "1_Pooling" / "config.json").write_text("{}")
+    (source / "modules.json").write_text(json.dumps([{"path": ""}, {"path": "1_Pooling"}, {"path": "../x"}]))
+    (source / "checkpoint-5").mkdir()  # of a trainer
+    (source / "checkpoint-5" / "config.json").write_text("{}")
     program.text("quantize", source, out, "--method", "nearest", "--no-perplexity")
     names = struct.unpack("<Q", (out / "model.safetensors").read_bytes()[:8])
     header = json.loads((out / "model.safetensors").read_bytes()[8 : 8 + names[0]])
     assert "layers.0.self_attn.q_proj.weight_packed" in header
     assert (out / "1_Pooling" / "config.json").read_text() == "{}"
+    assert not (out / "checkpoint-5").exists()
+    program.text("quantize", source, source / "inside", "--method", "nearest", "--no-perplexity")
+    assert (source / "inside" / "1_Pooling" / "config.json").exists() and not (source / "inside" / "inside.partial").exists()
 
 
 @pytest.mark.parametrize("method", ["gptq", "awq"])
