@@ -44,7 +44,9 @@ class ConnectionExchange final : public Exchange {
     return connection_->is_current(serial_) && connection_->was_over_limit_;
   }
   void observe(std::shared_ptr<ExchangeObserver> observer) override {
-    if (!connection_->is_current(serial_)) return;
+    if (!connection_->is_current(serial_)) {  // it went before anybody looked
+      return post([observer = std::move(observer)] { observer->on_peer_gone(); });
+    }
     connection_->observer_ = std::move(observer);
     if (connection_->reading_ != HttpConnection::Reading::kEnded) return;
     post([connection = connection_, serial = serial_] {
