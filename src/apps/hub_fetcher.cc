@@ -12,10 +12,21 @@ namespace headrace {
 
 namespace fs = std::filesystem;
 
+namespace {
+
+// "model-00001-of-00003"
+bool is_part(const std::string& stem) {
+  const size_t of = stem.rfind("-of-");
+  return of != stem.npos && of >= 6 && stem[of - 6] == '-' &&
+         stem.find_first_not_of("0123456789", of - 5) == of;
+}
+
+}  // namespace
+
 Result<ServedModelSpec> HubFetcher::fetch(const std::string& name,
                                           const std::function<bool()>& stopped,
                                           const Progress& progress) {
-  const Result<ModelName> model = ModelName::read(name);
+  const Result<ModelName> model = ModelName::read_name(name);
   const bool fetched =
       model.ok() && (model->kind() == NameKind::kHub || model->kind() == NameKind::kOllama);
   if (!fetched) {
@@ -39,7 +50,7 @@ Result<ServedModelSpec> HubFetcher::fetch(const std::string& name,
 void HubFetcher::keep(const std::string& name, const std::string& place) const {
   std::error_code error;
   const bool file = fs::is_regular_file(place, error);
-  if (file && fs::path(place).stem().string().find("-of-") != std::string::npos) return;
+  if (file && is_part(fs::path(place).stem().string())) return;
   std::string link = name + (file ? ".gguf" : "");
   std::replace(link.begin(), link.end(), '/', '_');
   if (fs::exists(folder_ / link, error)) return;

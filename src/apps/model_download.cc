@@ -29,9 +29,9 @@ constexpr double kMegabyte = 1e6;
 }  // namespace
 
 std::string place_of_model(const ModelName& name) {
-  const Result<std::string> model = local_model(name.text());
+  const Result<std::string> model = local_model(name);
   if (!model.ok()) return {};
-  if (!is_hub_name(*model) || std::filesystem::exists(*model)) return *model;
+  if (!is_hub_name(*model) || name.kind() == NameKind::kPath) return *model;
   return hub_snapshot(*model).ok() ? *hub_snapshot(*model) : *model;
 }
 

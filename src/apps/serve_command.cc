@@ -517,6 +517,7 @@ Status apply_model_list_flags(ServeFlags& flags) {
     }
   }
   if (!flags.named_models.empty()) flags.model.stack.model = flags.named_models.front().path;
+  flags.model.needs_model = flags.list.dir.empty();
   const bool several = flags.has_several();
   if (!several && !flags.list.comes_and_goes()) return ok_status();
   const auto refuse = [](std::string_view flag, std::string_view why) {

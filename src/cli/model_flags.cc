@@ -239,7 +239,7 @@ Status apply_model_flags(ModelFlags& flags) {
   set_log_level(flags.log_level);
   HR_RETURN_IF_ERROR(read_device(flags.device, flags.stack.device));
   HR_RETURN_IF_ERROR(find_model(flags));
-  if (flags.stack.model.empty()) {
+  if (flags.stack.model.empty() && flags.needs_model) {
     HR_ASSIGN_OR_RETURN(flags.stack.model, default_model_path());
   }
   return ok_status();

@@ -19,6 +19,7 @@ struct ModelFlags {
   LogFormat log_format = LogFormat::kText;
   std::string revision;          // of a model of the Hugging Face cache
   std::string hf_repo, hf_file;  // llama.cpp's -hf USER/MODEL[:QUANT] and -hff FILE
+  bool needs_model = true;       // where none is named the default one is taken
 };
 
 // kSeveral: repeatable, into `models`; the caller says which of them is stack.model.

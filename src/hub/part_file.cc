@@ -27,7 +27,7 @@ constexpr auto kLockPause = std::chrono::milliseconds(100);
 
 Status file_trouble(const fs::path& path, int error) {
   const std::string line = fmt::format("{}: {}", path.string(), std::strerror(error));
-  if (error != ENOSPC && error != EDQUOT) return unavailable(line);
+  if (error != ENOSPC && error != EDQUOT) return internal_error(line);
   return exhausted(line + ": free some, or name another disk's folder with HF_HOME");
 }
 

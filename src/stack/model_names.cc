@@ -67,13 +67,21 @@ Result<std::string> local_hub_model(const ModelName& name, const std::string& re
 }  // namespace
 
 Result<ModelName> ModelName::read(const std::string& text) {
+  std::error_code ignored;
+  const bool may_be_a_path = text.size() <= kNameBytesMax && text.find('\0') == text.npos;
+  if (!may_be_a_path || !fs::exists(text, ignored)) return read_name(text);
+  ModelName path;
+  path.text_ = text;
+  return path;
+}
+
+Result<ModelName> ModelName::read_name(const std::string& text) {
   ModelName name;
   name.text_ = text;
-  std::error_code ignored;
   if (text.size() > kNameBytesMax || text.find('\0') != text.npos) {
     return invalid_argument("a model's name has 1024 bytes at most, and no NUL in it");
   }
-  if (text.empty() || fs::exists(text, ignored)) return name;
+  if (text.empty()) return name;
   if (text.starts_with(kOllamaPrefix)) {
     HR_RETURN_IF_ERROR(name.read_ollama(text.substr(kOllamaPrefix.size())));
     return name;
@@ -150,6 +158,11 @@ fs::path ModelName::file() const {
 
 Result<std::string> local_model(const std::string& text, const std::string& revision) {
   HR_ASSIGN_OR_RETURN(const ModelName name, ModelName::read(text));
+  return local_model(name, revision);
+}
+
+Result<std::string> local_model(const ModelName& name, const std::string& revision) {
+  const std::string& text = name.text();
   if (name.kind() == NameKind::kPath) return text;
   if (name.kind() == NameKind::kHub) return local_hub_model(name, revision);
   std::error_code ignored;

@@ -20,6 +20,8 @@ class ModelName {
   // path, and so is what is spelled like none of the others. kInvalidArgument: a prefix says which
   // kind it is, and the rest is none.
   static Result<ModelName> read(const std::string& text);
+  // The same of a name that is none of a file here, whatever files there are.
+  static Result<ModelName> read_name(const std::string& text);
 
   NameKind kind() const { return kind_; }
   const std::string& text() const { return text_; }
@@ -45,6 +47,7 @@ class ModelName {
 // folder as of transformers. A text that is no name is itself. kNotFound tells how to get it.
 // `revision` goes before the name's own; it may be empty.
 Result<std::string> local_model(const std::string& text, const std::string& revision = "");
+Result<std::string> local_model(const ModelName& name, const std::string& revision = "");
 
 // Where .gguf files are kept that are of no hub: headrace/models in the user's cache folder.
 std::filesystem::path model_files_folder();
