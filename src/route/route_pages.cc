@@ -143,9 +143,10 @@ bool shows_served_model(RouteContext& context, std::string_view body) {
   constexpr std::string_view kLatest = ":latest";
   if (named.ends_with(kLatest)) named.remove_suffix(kLatest.size());
   const std::vector<ServedModelName> models = context.table.models();
-  return names == 1 && std::ranges::any_of(models, [&](const ServedModelName& model) {
-           return !model.made && model.name == named;
-         });
+  const bool is_served = std::ranges::any_of(
+      models, [&](const ServedModelName& model) { return !model.made && model.name == named; });
+  const std::vector<std::string> aliases = context.aliases.names();
+  return names == 1 && (is_served || std::ranges::find(aliases, named) != aliases.end());
 }
 
 PageAccess route_page_access(const HttpRequest& request) {

@@ -233,7 +233,9 @@ void apply_made_model(const MadeModel& model, std::string_view path, Json& body)
   if (model.system.empty()) return;
   if (path == "/api/generate") {
     const Json* raw = body.find("raw");
-    if (!says(body, "system") && !(raw && *raw == Json(true))) body.set("system", model.system);
+    // Neither a raw prompt has a system turn, nor one with a suffix.
+    const bool bare = (raw && *raw == Json(true)) || says(body, "suffix");
+    if (!says(body, "system") && !bare) body.set("system", model.system);
   } else if (path != "/v1/completions") {
     apply_system(model.system, body);
   }
