@@ -4,9 +4,9 @@ import {readTime} from './conversation.js';
 const kName = 'headrace';
 const kStore = 'conversations';
 let database = null;
-const unsaved = new Map();  // without a database
-const deleted = new Set();  // whose answers may still be coming
-const known = new Map();    // messages of each conversation that this page has had
+const unsaved = new Map();    // without a database
+const deleted = new Set();    // whose answers may still be coming
+const known = new WeakMap();  // messages that each conversation has had, as this page holds it
 
 function opened() {
   database ??= new Promise((resolve) => {
@@ -35,15 +35,15 @@ async function transact(mode, run) {
 
 // What another page has added meanwhile is kept, and is in `conversation` from then on.
 function takeOthers(conversation, stored) {
-  const own = known.get(conversation.id) ?? new Set();
+  const own = known.get(conversation) ?? new Set();
   for (const [id, message] of Object.entries(stored?.messages ?? {}))
-    if (!own.has(id)) conversation.messages[id] ??= message;
+    if (!own.has(id) && conversation.messages) conversation.messages[id] ??= message;
   note(conversation);
 }
 function note(conversation) {
-  const own = known.get(conversation.id) ?? new Set();
-  for (const id of Object.keys(conversation.messages)) own.add(id);
-  known.set(conversation.id, own);
+  const own = known.get(conversation) ?? new Set();
+  for (const id of Object.keys(conversation.messages ?? {})) own.add(id);
+  known.set(conversation, own);
 }
 
 // Not of one that was deleted.
