@@ -123,12 +123,12 @@ HttpResponse change_worker(RouteContext& context, const HttpRequest& request) {
 
 }  // namespace
 
+// Not of aliases, which no worker shows: clients ask for that of each name of a list.
 HttpResponse served_models_tags(RouteContext& context) {
   Json models = Json::array();
   for (const ServedModelName& model : context.table.models()) {
     if (!model.made) models.push(ollama_card(model.name));
   }
-  for (const std::string& name : context.aliases.names()) models.push(ollama_card(name));
   return json_response(Json::object().set("models", std::move(models)));
 }
 
@@ -143,10 +143,9 @@ bool shows_served_model(RouteContext& context, std::string_view body) {
   constexpr std::string_view kLatest = ":latest";
   if (named.ends_with(kLatest)) named.remove_suffix(kLatest.size());
   const std::vector<ServedModelName> models = context.table.models();
-  const bool is_served = std::ranges::any_of(
-      models, [&](const ServedModelName& model) { return !model.made && model.name == named; });
-  const std::vector<std::string> aliases = context.aliases.names();
-  return names == 1 && (is_served || std::ranges::find(aliases, named) != aliases.end());
+  return names == 1 && std::ranges::any_of(models, [&](const ServedModelName& model) {
+           return !model.made && model.name == named;
+         });
 }
 
 PageAccess route_page_access(const HttpRequest& request) {
