@@ -86,5 +86,15 @@ TEST(ModelNames, OfAModelThatIsNotThereTellHowToGetIt) {
       std::string::npos);
 }
 
+// What a client names is no question about the files of this machine.
+TEST(ModelNames, MayBeReadWithoutALookAtTheDisk) {
+  const std::string there = "tests/data";
+  EXPECT_EQ(ModelName::read(there).value().kind(), NameKind::kPath);
+  EXPECT_EQ(ModelName::read_name(there).value().kind(), NameKind::kHub);
+  EXPECT_EQ(ModelName::read_name("tests/datum").value().kind(), NameKind::kHub);
+  EXPECT_EQ(ModelName::read_name("tests").value().kind(), NameKind::kOllama);
+  EXPECT_EQ(ModelName::read_name("/etc/hostname").value().kind(), NameKind::kPath);
+}
+
 }  // namespace
 }  // namespace headrace
