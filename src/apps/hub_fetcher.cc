@@ -6,22 +6,12 @@
 #include "apps/model_download.h"
 #include "base/log.h"
 #include "hub/model_pull.h"
+#include "stack/hub_cache.h"
 #include "tensor/free_memory.h"
 
 namespace headrace {
 
 namespace fs = std::filesystem;
-
-namespace {
-
-// "model-00001-of-00003"
-bool is_part(const std::string& stem) {
-  const size_t of = stem.rfind("-of-");
-  return of != stem.npos && of >= 6 && stem[of - 6] == '-' &&
-         stem.find_first_not_of("0123456789", of - 5) == of;
-}
-
-}  // namespace
 
 Result<ServedModelSpec> HubFetcher::fetch(const std::string& name,
                                           const std::function<bool()>& stopped,
@@ -50,7 +40,7 @@ Result<ServedModelSpec> HubFetcher::fetch(const std::string& name,
 void HubFetcher::keep(const std::string& name, const std::string& place) const {
   std::error_code error;
   const bool file = fs::is_regular_file(place, error);
-  if (file && is_part(fs::path(place).stem().string())) return;
+  if (file && split_name(fs::path(place).stem().string())) return;
   std::string link = name + (file ? ".gguf" : "");
   std::replace(link.begin(), link.end(), '/', '_');
   if (fs::exists(folder_ / link, error)) return;

@@ -61,10 +61,8 @@ ServedModel served_embedder(EmbeddingStack& embedder) {
 
 // "model-00002-of-00003.gguf" is a part of the model whose first part stands beside it.
 bool is_later_part(const std::string& stem) {
-  const size_t of = stem.rfind("-of-");
-  return of != stem.npos && of >= 6 && stem[of - 6] == '-' &&
-         stem.compare(of - 5, 5, "00001") != 0 &&
-         stem.find_first_not_of("0123456789", of - 5) == of;
+  const auto part = split_name(stem);
+  return part && part->number != "00001";
 }
 
 // A vision tower's file is no model.
@@ -122,8 +120,8 @@ Result<NamedModel> named_model(const std::string& text) {
 
 // "model-00001-of-00003" -> "model-"; of a file that is no part its whole stem.
 std::string stem_before_part(const std::string& stem) {
-  const size_t of = stem.rfind("-of-");
-  return of != stem.npos && of >= 6 && stem[of - 6] == '-' ? stem.substr(0, of - 5) : stem;
+  const auto part = split_name(stem);
+  return part ? part->whole + "-" : stem;
 }
 
 // Of the files that hold weights: of a split .gguf file all parts, of a name its snapshot's.

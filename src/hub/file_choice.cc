@@ -25,8 +25,8 @@ constexpr double kMemoryShare = 0.75;  // the rest is for keys, values and other
 // "folder/model-00001-of-00003.gguf" -> "folder/model"; of a file that is no part, without ".gguf".
 std::string whole_of_part(const std::string& path) {
   const std::string stem = path.substr(0, path.size() - 5);
-  const size_t of = stem.rfind("-of-");
-  return of != stem.npos && of >= 6 && stem[of - 6] == '-' ? stem.substr(0, of - 6) : stem;
+  const auto part = split_name(stem);
+  return part ? part->whole : stem;
 }
 
 struct GgufChoice {

@@ -106,6 +106,14 @@ Result<std::string> hub_snapshot(const std::string& name) {
       name, hub.string(), parts.maker, parts.model, revision));
 }
 
+std::optional<SplitName> split_name(const std::string& stem) {
+  const size_t of = stem.rfind("-of-");
+  const bool is_part = of != stem.npos && of >= 6 && stem[of - 6] == '-' &&
+                       stem.find_first_not_of("0123456789", of - 5) == of;
+  if (!is_part) return std::nullopt;
+  return SplitName{stem.substr(0, of - 6), stem.substr(of - 5, 5)};
+}
+
 bool names_quant(const std::string& file, const std::string& quant) {
   return has_word(upper(file), upper(quant));
 }

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <filesystem>
+#include <optional>
 #include <string>
 
 #include "base/status.h"
@@ -30,6 +31,12 @@ Result<std::string> hub_snapshot(const std::string& name);
 // Whether a file's name has the quant's as a word of its own, in any case: not "Q4_0" in
 // "Q4_0_4_4".
 bool names_quant(const std::string& file, const std::string& quant);
+
+// Of "model-00001-of-00003", the stem of a file that is one of several: "model" and "00001".
+struct SplitName {
+  std::string whole, number;
+};
+std::optional<SplitName> split_name(const std::string& stem);
 
 // A .gguf file of a snapshot, as llama.cpp's -hf names it: `repo` is "maker/model[:quant]"; `file`
 // goes before the quant; `revision` may be empty. Without either: Q4_K_M, else the first by name.
