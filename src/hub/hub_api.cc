@@ -123,47 +123,52 @@ std::string hub_token_for(const std::string& url) {
   return origin_of_url(url) == origin_of_url(hub_endpoint()) ? hub_token() : std::string();
 }
 
-Result<HubAnswer> fetch_head(HttpFetcher& fetcher, const HttpFetch& fetch) {
+namespace {
+
+bool is_busy(const HubAnswer& answer) {
+  return status_of_answer(answer.status, "", answer.url).code() == StatusCode::kUnavailable;
+}
+
+// Asks again, some times, while there is no connection or what was answered may pass.
+template <class Ask, class MayPass>
+Result<HubAnswer> ask_patiently(HttpFetcher& fetcher, const Ask& ask, const MayPass& may_pass) {
   double pause = kFirstTryPauseSeconds;
   for (int tries = 1;; ++tries, pause *= 2) {
-    const auto answer =
-        fetcher.get(fetch, [](const HubAnswer&, std::string_view) { return false; });
-    Status status = answer.status();
-    double wait = pause;
-    if (answer.ok()) {
-      if (answer->status == 200 || answer->status == 206) return answer;
-      status = status_of_answer(answer->status, "", answer->url);
-      wait = std::max(wait, answer->retry_after().value_or(0));
-    }
-    const bool passes = status.code() == StatusCode::kUnavailable;
+    Result<HubAnswer> answer = ask();
+    const bool passes =
+        answer.ok() ? may_pass(*answer) : answer.status().code() == StatusCode::kUnavailable;
+    const double wait = std::max(pause, answer.ok() ? answer->retry_after().value_or(0) : 0);
     if (!passes || tries >= kTriesMax || wait > kTryPauseSecondsMax) return answer;
     HR_RETURN_IF_ERROR(fetcher.wait(wait));
   }
 }
 
+}  // namespace
+
+Result<HubAnswer> fetch_head(HttpFetcher& fetcher, const HttpFetch& fetch) {
+  const auto ask = [&] {
+    return fetcher.get(fetch, [](const HubAnswer&, std::string_view) { return false; });
+  };
+  return ask_patiently(fetcher, ask, [](const HubAnswer& answer) {
+    return answer.status != 200 && answer.status != 206 && is_busy(answer);
+  });
+}
+
 Result<HubAnswer> fetch_json(HttpFetcher& fetcher, const HttpFetch& fetch, Json& body) {
-  double pause = kFirstTryPauseSeconds;
-  for (int tries = 1;; ++tries, pause *= 2) {
+  const auto ask = [&] {
     std::string text;
-    const Result<HubAnswer> answer = fetcher.get_text(fetch, text, kJsonBytesMax);
-    double wait = pause;
-    if (answer.ok()) {
-      body = Json();
-      const Status status = status_of_answer(answer->status, "", answer->url);
-      if (answer->status != 200 && status.code() != StatusCode::kUnavailable) return answer;
-      Result<Json> json = parse_json(text);
-      if (answer->status == 200 && json.ok()) body = *std::move(json);
-      if (answer->status == 200 && !body.is_null()) return answer;
-      wait = std::max(wait, answer->retry_after().value_or(0));
-      if (tries >= kTriesMax && answer->status != 200) return answer;
-    }
-    if (tries >= kTriesMax || wait > kTryPauseSecondsMax) {
-      if (!answer.ok() || answer->status != 200) return answer;
-      return corrupt(fmt::format("{}: its answer is no JSON", origin_of_url(fetch.url)));
-    }
-    if (!answer.ok() && answer.status().code() != StatusCode::kUnavailable) return answer;
-    HR_RETURN_IF_ERROR(fetcher.wait(wait));
-  }
+    Result<HubAnswer> answer = fetcher.get_text(fetch, text, kJsonBytesMax);
+    body = Json();
+    if (!answer.ok() || answer->status != 200) return answer;
+    Result<Json> json = parse_json(text);
+    if (json.ok()) body = *std::move(json);
+    return answer;
+  };
+  HR_ASSIGN_OR_RETURN(HubAnswer answer, ask_patiently(fetcher, ask, [&](const HubAnswer& given) {
+                        return given.status == 200 ? body.is_null() : is_busy(given);
+                      }));
+  if (answer.status != 200 || !body.is_null()) return answer;
+  return corrupt(fmt::format("{}: its answer is no JSON", origin_of_url(fetch.url)));
 }
 
 Result<HubApi> HubApi::open(HttpFetcher& fetcher) {
