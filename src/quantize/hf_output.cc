@@ -236,12 +236,10 @@ class HfOutput final : public OutputModel {
   }
   // That modules.json names; of a folder without one, how rows are pooled.
   std::vector<std::string> module_folders() const {
-    const auto file = MappedFile::open(options_.source + "/modules.json");
-    if (!file.ok()) return {"1_Pooling"};
+    const Result<Json> json = read_json("modules.json");
+    if (!json.ok()) return {"1_Pooling"};
     std::vector<std::string> names;
-    const std::span<const std::byte> bytes = (*file)->bytes();
-    const auto json = parse_json({reinterpret_cast<const char*>(bytes.data()), bytes.size()});
-    if (!json.ok() || !json->is_array()) return names;
+    if (!json->is_array()) return names;
     for (const Json& module : json->as_array()) {
       const Json* const path = module.is_object() ? module.find("path") : nullptr;
       if (path == nullptr || !path->is_string()) continue;
@@ -252,19 +250,24 @@ class HfOutput final : public OutputModel {
     return names;
   }
 
-  Status write_config() const {
-    const std::string from = options_.source + "/config.json";
-    HR_ASSIGN_OR_RETURN(const auto file, MappedFile::open(from));
-    auto config =
+  Result<Json> read_json(const std::string& name) const {
+    const std::string path = options_.source + "/" + name;
+    HR_ASSIGN_OR_RETURN(const auto file, MappedFile::open(path));
+    auto json =
         parse_json({reinterpret_cast<const char*>(file->bytes().data()), file->bytes().size()});
-    if (!config.ok()) return config.status().with_context(from);
+    if (!json.ok()) return json.status().with_context(path);
+    return json;
+  }
+
+  Status write_config() const {
+    HR_ASSIGN_OR_RETURN(Json config, read_json("config.json"));
     Json ignored = Json::array();
     for (const std::string& module : layout_.ignored()) ignored.push(module);
     if (!layout_.ignored().contains("lm_head")) ignored.push("lm_head");
-    config->set("quantization_config", quantisation_config(options_, std::move(ignored)));
+    config.set("quantization_config", quantisation_config(options_, std::move(ignored)));
     const std::string to = options_.partial + "/config.json";
     std::ofstream out(to, std::ios::binary);
-    out << write_json(*config) << '\n';
+    out << write_json(config) << '\n';
     out.close();
     if (out) return ok_status();
     return internal_error(fmt::format("{}: cannot be written", to));
