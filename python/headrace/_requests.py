@@ -91,12 +91,11 @@ class Model:
 
 
 def _ids(prompt: Any) -> List[int]:
-    ids = prompt.tolist() if hasattr(prompt, "tolist") else list(prompt)
     try:
-        ids = [operator.index(each) for each in ids]
+        ids = list(map(operator.index, prompt.tolist() if hasattr(prompt, "tolist") else prompt))
     except TypeError:
         raise ValueError("a prompt of token ids has something that is no integer") from None
-    for each in ids:
+    for each in (min(ids, default=0), max(ids, default=0)):
         if not 0 <= each < 1 << 31:
             raise ValueError(f"a prompt has the token id {each}: there is no such token")
     return ids
