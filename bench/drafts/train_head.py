@@ -1,10 +1,10 @@
 #!/usr/bin/env python3
 """Distils a draft head (EAGLE-3's form, or Medusa's) for a small model from the model's own answers. Minutes on one GPU.
 
-    bench/drafts/train_head.py MODEL OUT [--kind eagle3|medusa] [--minutes 3] [--texts 4000] [--tokens 160] [--draft-vocab 8192]
+    bench/drafts/train_head.py MODEL OUT [--kind eagle3|medusa] [--minutes 3] [--texts 4000] [--tokens 160] [--draft-vocab 8192] [--answers FILE]
 
-MODEL: a folder or a .gguf file that transformers reads. Prompts are made of the sentences of docs/ and of the comments of src/; one of
-twenty is kept apart and written to OUT/prompts.txt. OUT holds what `headrace serve -m MODEL --model-draft OUT` takes. Printed: of the
+MODEL: a folder or a .gguf file that transformers reads. Prompts are made of the sentences of docs/ and of the comments of src/; one
+sentence of twenty is kept apart, its prompt written to OUT/prompts.txt. OUT holds what `headrace serve -m MODEL --model-draft OUT` takes. Printed: of the
 texts kept apart, how often what is proposed k places ahead is the model's token, all before it right.
 
 Needs torch, transformers, safetensors (and gguf for such files)."""
@@ -23,6 +23,7 @@ from torch.nn import functional
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 AHEAD = 4  # places that a row is trained for
+AT_ONCE = 1024  # answers that are made together
 
 
 def norm(x, weight, eps):
@@ -130,10 +131,15 @@ def prompts(count):
     text = "\n".join(path.read_text() for path in sorted((ROOT / "docs").rglob("*.md")))
     text += "\n".join(line.strip("/ \n") for path in sorted((ROOT / "src").rglob("*.h")) for line in path.read_text().splitlines() if line.startswith("//"))
     sentences = {" ".join(found.split()) for found in re.findall(r"[A-Z][^.|`\n]{30,160}\.", text)}
-    asks = ("Explain this to a beginner: {}", "Write a short story in which someone says: {}", "What does this mean? {}", "Continue: {}")
-    made = [asks[i % len(asks)].format(sentence) for i, sentence in enumerate(sorted(sentences))]
-    random.Random(1).shuffle(made)
-    return made[:count]
+    asks = ("Explain this to a beginner: {}", "Write a short story in which someone says: {}", "What does this mean? {}", "Continue: {}",
+            "Write a poem that begins so: {}", "List five questions that a reader of this would ask: {}")
+    drawn = random.Random(1)
+    sentences = drawn.sample(sorted(sentences), len(sentences))
+    apart, rest = sentences[:max(1, min(count, len(sentences)) // 20)], sentences[max(1, min(count, len(sentences)) // 20):]
+    told = [ask.format(sentence) for sentence in rest for ask in asks]
+    drawn.shuffle(told)
+    kept = [asks[i % len(asks)].format(sentence) for i, sentence in enumerate(apart)]
+    return kept + told[:max(1, count - len(kept))], len(kept)
 
 
 def answers(model, tokenizer, asked, tokens, device):
@@ -141,9 +147,9 @@ def answers(model, tokenizer, asked, tokens, device):
     tokenizer.padding_side = "left"
     tokenizer.pad_token = tokenizer.pad_token or tokenizer.eos_token
     texts = []
-    for first in range(0, len(asked), 256):
+    for first in range(0, len(asked), AT_ONCE):
         chats = [tokenizer.apply_chat_template([{"role": "user", "content": ask}], tokenize=False, add_generation_prompt=True)
-                 if tokenizer.chat_template else ask for ask in asked[first:first + 256]]
+                 if tokenizer.chat_template else ask for ask in asked[first:first + AT_ONCE]]
         given = tokenizer(chats, return_tensors="pt", padding=True, add_special_tokens=not tokenizer.chat_template).to(device)
         made = model.generate(**given, max_new_tokens=tokens, do_sample=False, pad_token_id=tokenizer.pad_token_id)
         width = given.input_ids.shape[1]
@@ -191,6 +197,7 @@ def main():
     parser.add_argument("--texts", type=int, default=4000)
     parser.add_argument("--tokens", type=int, default=160)
     parser.add_argument("--draft-vocab", type=int, default=8192)
+    parser.add_argument("--answers", type=pathlib.Path, help="a file that keeps the answers for the next head of the same model and texts")
     parser.add_argument("--batch", type=int, default=32)
     options = parser.parse_args()
     torch.manual_seed(1)
@@ -201,10 +208,14 @@ def main():
     tokenizer = transformers.AutoTokenizer.from_pretrained(**where)
     model = transformers.AutoModelForCausalLM.from_pretrained(**where, dtype=torch.bfloat16 if device == "cuda" else torch.float32)
     model = model.to(device).eval()
-    asked = prompts(options.texts)
-    apart = max(1, len(asked) // 20)
+    asked, apart = prompts(options.texts)
     start = time.time()
-    texts = answers(model, tokenizer, asked, options.tokens, device)
+    if options.answers and options.answers.exists():
+        texts = json.loads(options.answers.read_text())
+    else:
+        texts = answers(model, tokenizer, asked, options.tokens, device)
+    if options.answers:
+        options.answers.write_text(json.dumps(texts))
     print(f"{len(texts)} answers of {sum(len(a) for _, a in texts)} tokens in {time.time() - start:.0f} s", flush=True)
     said = torch.bincount(torch.tensor([t for _, a in texts[apart:] for t in a]), minlength=model.config.vocab_size)
     ids = said.argsort(descending=True)[:options.draft_vocab].sort().values.to(device)
