@@ -35,4 +35,8 @@ int64_t unpacked_bytes(const LinearWeight& weight);
 inline constexpr int64_t kArrangedRows = 16, kArrangedSumBytes = 96;
 int64_t arranged_bytes(int64_t m, const LinearWeight& weight);
 
+// Chunks of 32 columns of a stage of a group in shared memory, what a warp multiplies at a time:
+// whole blocks of every type.
+constexpr int packed_stage_chunks(int low_bits) { return low_bits == 8 ? 4 : 8; }
+
 }  // namespace headrace

@@ -16,8 +16,6 @@ inline constexpr int kBlocksGemvWarps = 16;         // of a thread block
 inline constexpr int32_t kBlocksGemvRowsMax = 8;    // of x
 inline constexpr int32_t kBlocksGemvStagesMax = 5;  // of a warp's ring
 
-// Chunks of 32 columns of a stage, a warp's step: whole blocks of every type.
-constexpr int blocks_gemv_chunks(int low_bits) { return low_bits == 8 ? 4 : 8; }
 // How a segment of W is cut into thread blocks, and what they have in shared memory;
 // blocks_plan.cc.
 struct BlocksGemvPlan {

@@ -3,6 +3,7 @@
 
 #include <string>
 
+#include "ops/linear/blocks.h"
 #include "ops/linear/blocks_gemv.h"
 #include "ops/packing/pack_blocks.h"
 
@@ -22,7 +23,7 @@ LinearWeight::Segment segment_of(DType type, int64_t groups) {
 
 int64_t stage_bytes(DType type) {
   const PackedFormat& format = packed_format_of(type);
-  const int64_t chunks = blocks_gemv_chunks(format.low_bits);
+  const int64_t chunks = packed_stage_chunks(format.low_bits);
   return chunks * format.quant_bytes +
          32 * chunks / format.columns * (format.half_bytes + format.part_scale_bytes);
 }

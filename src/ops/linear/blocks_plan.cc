@@ -1,4 +1,5 @@
 #include <algorithm>
+#include <iterator>
 
 #include "ops/linear/blocks.h"
 #include "ops/linear/blocks_gemv.h"
@@ -27,14 +28,13 @@ int64_t arranged_bytes(int64_t m, const LinearWeight& weight) {
 }
 
 BlocksWideRows blocks_wide_rows(int64_t m, const LinearWeight& weight) {
-  constexpr int64_t kStepChunksMax = 8;
   BlocksWideRows rows{};
   rows.tiles = m <= 16 ? 2 : m <= 32 ? 4 : 8;
   rows.x_blocks = static_cast<int32_t>((m + 8 * rows.tiles - 1) / (8 * rows.tiles));
-  const int64_t steps = (weight.k() / 32 + kStepChunksMax - 1) / kStepChunksMax;
-  rows.chunks = static_cast<int32_t>(steps * kStepChunksMax);
+  const int64_t chunks = weight.k() / 32;
+  rows.steps = static_cast<int32_t>((chunks + kWideStepChunks - 1) / kWideStepChunks);
   // Of a row its numbers and a factor.
-  rows.bytes = int64_t{rows.x_blocks} * 8 * rows.tiles * (rows.chunks * 64 + 4);
+  rows.bytes = int64_t{rows.x_blocks} * rows.tiles * (int64_t{rows.steps} * kWideStepBytes + 8 * 4);
   return rows;
 }
 
@@ -42,15 +42,36 @@ int64_t blocks_wide_bytes(int64_t m, const LinearWeight& weight) {
   return blocks_wide_rows((m + 63) / 64 * 64, weight).bytes;
 }
 
-BlocksWidePlan plan_blocks_wide(const BlocksWideRows& rows, int64_t groups, int32_t sm_count) {
-  constexpr int32_t kGroupsOfBlock = 8, kSplitsMax = 8, kSplitChunksMin = 16;
-  const auto row_blocks = static_cast<int32_t>((groups + kGroupsOfBlock - 1) / kGroupsOfBlock);
+BlocksWidePlan plan_blocks_wide(const BlocksWideRows& rows, const LinearWeight::Segment& segment,
+                                int32_t sm_count) {
+  constexpr int32_t kSplitStepsMin = 2;
+  // Clusters of 1, 2, 3 ... blocks that find room at once on the 132 multiprocessors of an H200,
+  // two blocks on each: groups of 16 and 18 multiprocessors do not divide by all of them.
+  constexpr int32_t kClusters[] = {264, 132, 79, 62, 47, 39};
+  constexpr int32_t kSharedMax = 112 << 10;  // two blocks a multiprocessor
+  const auto row_blocks =
+      static_cast<int32_t>((segment.group_count + kBlocksWideWarps - 1) / kBlocksWideWarps);
   BlocksWidePlan plan{.blocks = rows.x_blocks * row_blocks, .splits = 1};
-  // Two blocks a multiprocessor.
-  while (plan.splits < kSplitsMax && rows.chunks / (2 * plan.splits) >= kSplitChunksMin &&
-         2 * plan.splits * plan.blocks <= 2 * sm_count) {
-    plan.splits *= 2;
+  const auto share = [&](int32_t splits) { return (rows.steps + splits - 1) / splits; };
+  for (int32_t splits = 2; splits <= std::ssize(kClusters); ++splits) {
+    if (plan.blocks > kClusters[splits - 1] * sm_count / 132) break;
+    if (share(splits) < kSplitStepsMin) break;
+    if (share(splits) < share(plan.splits)) plan.splits = splits;
   }
+  const PackedFormat& format = packed_format_of(segment.dtype);
+  const int32_t chunks = packed_stage_chunks(format.low_bits), columns = 32 * chunks;
+  const int32_t blocks_of_scales = columns / format.columns;
+  const int32_t stage = chunks * format.quant_bytes +
+                        blocks_of_scales * (format.half_bytes + format.part_scale_bytes);
+  const int32_t scales = columns / format.part_columns * 128;  // as lanes share them
+  const int32_t x_stage = rows.tiles * (kWideStepBytes + 256) / 2;
+  // As many stages of x as leave room for two of W.
+  for (plan.x_stages = kWideStagesMax;; --plan.x_stages) {
+    const int32_t room = kSharedMax - plan.x_stages * x_stage - kBlocksWideWarps * scales;
+    plan.stages = std::min(room / (kBlocksWideWarps * stage), kWideStagesMax);
+    if (plan.stages >= 2) break;
+  }
+  plan.shared_bytes = plan.x_stages * x_stage + kBlocksWideWarps * (plan.stages * stage + scales);
   return plan;
 }
 
@@ -60,7 +81,7 @@ BlocksGemvPlan plan_blocks_gemv(int64_t m, int64_t k, const LinearWeight::Segmen
   constexpr int64_t kSharedMax = 226 << 10, kSharedMin = 116 << 10;
   constexpr int64_t kSumsOfRounds = 24 << 10, kStagesMin = 2, kPadding = 128;
   const PackedFormat& format = packed_format_of(segment.dtype);
-  const int64_t chunks = blocks_gemv_chunks(format.low_bits), columns = 32 * chunks;
+  const int64_t chunks = packed_stage_chunks(format.low_bits), columns = 32 * chunks;
   if (m == 0 || k % columns != 0) return {};
   const int64_t scales = columns / format.columns * (format.half_bytes + format.part_scale_bytes);
   const int64_t stage = kBlocksGemvWarps * (chunks * format.quant_bytes + scales);

@@ -1,122 +1,53 @@
-// The kernels of blocks_wide.h. A warp takes a packed group (16 rows of W), which it unpacks in
-// registers; four warps are a warpgroup, whose 64 rows of W are one side of wgmma products and rows
-// of x in shared memory the other. All warps of a block read the same x; the blocks of a cluster
-// share K, and their sums meet in shared memory.
+// The kernel of blocks_wide.h. A warp takes a packed group (16 rows of W), whose stages come
+// through a ring of its own in shared memory (packed_stage.cuh), and unpacks it in registers; four
+// warps are a warpgroup, whose 64 rows of W are one side of wgmma products and rows of x in shared
+// memory the other. All warps of a block read the same x, which one more warp asks for; the blocks
+// of a cluster share K, and their sums meet in shared memory.
 #pragma once
 
-#include "gpu/bulk_copy.cuh"
 #include "gpu/cluster.cuh"
-#include "gpu/f16_range.cuh"
 #include "gpu/wgmma.cuh"
 #include "ops/linear/blocks.cuh"
 #include "ops/linear/blocks_wide.h"
+#include "ops/linear/packed_stage.cuh"
+#include "ops/linear/wide_rows.cuh"
+#include "ops/linear/wide_scales.cuh"
 
 namespace headrace::gpu {
 
-// A stage: so many chunks of 32 columns of the block's rows of x.
-constexpr int kStageChunks = 4, kStages = 4, kStagesAhead = 2;
-constexpr int kChunkBytesOfTile = 512;                 // 8 rows of x, 32 columns
-constexpr int kWideRows = kBlocksWarps * kBlocksRows;  // of W
+constexpr int kWideThreads = (kBlocksWideWarps + 2) * kWarpThreads;
+constexpr int kXStageChunks = kWideStepChunks / 2;         // a stage of x is half a step
+constexpr int kWideRows = kBlocksWideWarps * kBlocksRows;  // of W
 // Sums of a row of x, when they meet: some floats more than rows, so that columns lie in all banks.
 constexpr int kSumsPitch = kWideRows + 4;
 
-constexpr int wide_shared_bytes(int tiles) {
-  const int stages = kStages * kStageChunks * kChunkBytesOfTile * tiles;
-  const int sums = 8 * tiles * kSumsPitch * static_cast<int>(sizeof(float));
-  return stages > sums ? stages : sums;
+// Where a product finds 16 columns of all tiles: core matrices 128 bytes apart along k, tiles 256.
+// The lower half of a descriptor, to which bytes / 16 may be added, and the upper.
+__device__ __forceinline__ uint32_t x_operand(uint32_t address) {
+  return (address & 0x3ffff) >> 4 | kCoreBytes >> 4 << 16;
 }
-
-// --- x as the products read it ---
-
-// Operand B of products of 16 columns, k along rows, without swizzling: 8 rows of x by 16 bytes are
-// 128 bytes in one piece (a core matrix), two of them side by side are a tile's 16 columns. A lane
-// unpacks columns 4c to 4c + 3 of 16 and gives them as k = 2c, 2c + 1, 2c + 8, 2c + 9: so the first
-// core matrix has pairs of columns 0, 2, 4, 6, the second 1, 3, 5, 7. Rows and columns past the end
-// are zeros. x becomes F16, in which weights keep three bits more than in BF16 and take half of the
-// instructions.
-//   [x_blocks][chunks][16 columns: 2][tiles][core matrix: 2][8 rows][16 bytes]
-template <class T>
-struct StageRowsArguments {
-  RowsOf<const T> x;
-  uint4* out;
-  float* factors;     // by row of x: what its sums are multiplied by (f16_range.cuh)
-  int32_t m, chunks;  // of x
-  int32_t out_chunks, tiles;
-};
-
-constexpr int kStageRowsThreads = 256;
-
-// 8 numbers times `factor` as F16.
-template <class T>
-__device__ __forceinline__ uint4 eight_halves(const T* from, float factor, bool& beyond) {
-  if constexpr (std::is_same_v<T, __half>) return *reinterpret_cast<const uint4*>(from);
-  const auto numbers = Vector<T, 8>::load(from);
-  Vector<__half, 8> halves;
-#pragma unroll
-  for (int e = 0; e < 8; ++e) {
-    const float x = to_float(numbers.values[e]) * factor;
-    beyond |= beyond_f16(x);
-    halves.values[e] = from_float<__half>(x);
-  }
-  return reinterpret_cast<const uint4&>(halves);
-}
-
-// This thread's pieces of a row, of 16 columns each. Whether one has a number beyond F16.
-template <class T>
-__device__ __forceinline__ bool stage_row(const StageRowsArguments<T>& args, int32_t row,
-                                          float factor) {
-  bool beyond = false;
-  const int32_t rows = 8 * args.tiles;
-#pragma unroll 1
-  for (auto piece = static_cast<int32_t>(threadIdx.x); piece < 2 * args.out_chunks;
-       piece += kStageRowsThreads) {
-    const int32_t half = piece % 2, chunk = piece / 2;
-    uint4 first{}, second{};  // columns 0 to 7 and 8 to 15
-    if (row < args.m && chunk < args.chunks) {
-      const T* const from = args.x.row(row) + 32 * chunk + 16 * half;
-      first = eight_halves(from, factor, beyond);
-      second = eight_halves(from + 8, factor, beyond);
-    }
-    const int64_t tile =
-        ((int64_t{row / rows} * args.out_chunks + chunk) * 2 + half) * args.tiles + row % rows / 8;
-    uint4* const to = args.out + tile * 16 + row % 8;
-    to[0] = {first.x, first.z, second.x, second.z};
-    to[8] = {first.y, first.w, second.y, second.w};
-  }
-  return beyond;
-}
-
-// A block a row.
-template <class T>
-__global__ void __launch_bounds__(kStageRowsThreads) stage_rows(StageRowsArguments<T> args) {
-  let_next_kernel_start();
-  wait_for_earlier_kernels();
-  const auto row = static_cast<int32_t>(blockIdx.x);
-  const bool smaller = __syncthreads_or(stage_row(args, row, 1.0f)) != 0;
-  if (smaller) stage_row(args, row, kF16Smaller);
-  if (threadIdx.x == 0) args.factors[row] = smaller ? kF16Larger : 1.0f;
-}
+constexpr uint32_t kTilesApart = 2 * kCoreBytes >> 4;
 
 // sums += a b' of 64 rows of W and kN rows of x, 16 columns.
 template <int kN>
 struct WideProduct;
 
 // clang-format off
-#define HEADRACE_WIDE_PRODUCT(N, COUNT, SUMS, REST, ...) \
+#define HEADRACE_WIDE_PRODUCT(N, COUNT, SUMS, A, B, ...) \
   template <> \
   struct WideProduct<N> { \
-    __device__ __forceinline__ static void add(float (&d)[COUNT], const uint32_t (&a)[4], uint64_t b) { \
-      asm volatile("wgmma.mma_async.sync.aligned.m64n" #N "k16.f32.f16.f16 {" SUMS "}, " REST ", 1, 1, 1, 0;\n" \
-        : __VA_ARGS__ : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "l"(b)); \
+    __device__ __forceinline__ static void add(float (&d)[COUNT], const uint32_t (&a)[4], uint32_t b) { \
+      asm volatile("{\n.reg .b64 x;\nmov.b64 x, {" B "};\nwgmma.mma_async.sync.aligned.m64n" #N "k16.f32.f16.f16 {" SUMS "}, " A ", x, 1, 1, 1, 0;\n}\n" \
+        : __VA_ARGS__ : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b), "n"(kTilesApart)); \
     } \
   };
 #define HEADRACE_SUMS_8(at) "+f"(d[at]), "+f"(d[at + 1]), "+f"(d[at + 2]), "+f"(d[at + 3]), "+f"(d[at + 4]), "+f"(d[at + 5]), "+f"(d[at + 6]), "+f"(d[at + 7])
 #define HEADRACE_NAMES_8 "%0, %1, %2, %3, %4, %5, %6, %7"
 #define HEADRACE_NAMES_16 HEADRACE_NAMES_8 ", %8, %9, %10, %11, %12, %13, %14, %15"
 #define HEADRACE_NAMES_32 HEADRACE_NAMES_16 ", %16, %17, %18, %19, %20, %21, %22, %23, %24, %25, %26, %27, %28, %29, %30, %31"
-HEADRACE_WIDE_PRODUCT(16, 8, HEADRACE_NAMES_8, "{%8, %9, %10, %11}, %12", HEADRACE_SUMS_8(0))
-HEADRACE_WIDE_PRODUCT(32, 16, HEADRACE_NAMES_16, "{%16, %17, %18, %19}, %20", HEADRACE_SUMS_8(0), HEADRACE_SUMS_8(8))
-HEADRACE_WIDE_PRODUCT(64, 32, HEADRACE_NAMES_32, "{%32, %33, %34, %35}, %36", HEADRACE_SUMS_8(0), HEADRACE_SUMS_8(8), HEADRACE_SUMS_8(16), HEADRACE_SUMS_8(24))
+HEADRACE_WIDE_PRODUCT(16, 8, HEADRACE_NAMES_8, "{%8, %9, %10, %11}", "%12, %13", HEADRACE_SUMS_8(0))
+HEADRACE_WIDE_PRODUCT(32, 16, HEADRACE_NAMES_16, "{%16, %17, %18, %19}", "%20, %21", HEADRACE_SUMS_8(0), HEADRACE_SUMS_8(8))
+HEADRACE_WIDE_PRODUCT(64, 32, HEADRACE_NAMES_32, "{%32, %33, %34, %35}", "%36, %37", HEADRACE_SUMS_8(0), HEADRACE_SUMS_8(8), HEADRACE_SUMS_8(16), HEADRACE_SUMS_8(24))
 #undef HEADRACE_WIDE_PRODUCT
 #undef HEADRACE_NAMES_32
 #undef HEADRACE_NAMES_16
@@ -124,133 +55,30 @@ HEADRACE_WIDE_PRODUCT(64, 32, HEADRACE_NAMES_32, "{%32, %33, %34, %35}, %36", HE
 #undef HEADRACE_SUMS_8
 // clang-format on
 
-// Where a product finds 16 columns of all tiles: core matrices 128 bytes apart along k, tiles 256.
-__device__ __forceinline__ uint64_t x_operand(uint32_t address) {
-  return uint64_t{(address & 0x3ffff) >> 4} | uint64_t{128 >> 4} << 16 | uint64_t{256 >> 4} << 32;
-}
-
-// --- the product ---
-
 template <class T>
 struct WideArguments {
   BlocksArguments<T> common;
   const std::byte* x;    // as stage_rows() leaves it
   const float* factors;  // too
-  int32_t x_chunks;      // of it
-  int32_t x_blocks;
-  int32_t splits;
+  BlocksWideRows rows;
+  BlocksWidePlan plan;
 };
 
-// Weights are a power of two larger while they are multiplied: scales of small ones would else be
-// below what F16 holds in full.
-inline constexpr float kRaised = 64.0f;
-
-// Scale and minimum of a part of one row, as a product with quants wants them.
-struct UnpackScale {
-  uint32_t pair;  // scale below, minimum above
-
-  __device__ __forceinline__ explicit UnpackScale(const PartScale& scale)
-      : pair(packed<__half>(scale.scale * kRaised, scale.minimum * kRaised)) {}
-  __device__ __forceinline__ explicit UnpackScale(uint32_t shared) : pair(shared) {}
-  __device__ __forceinline__ UnpackScale from_lane(int lane) const {
-    return UnpackScale(__shfl_sync(0xffffffffu, pair, lane, 4));
-  }
-  template <int kType, int kPair>
-  __device__ __forceinline__ uint32_t weights(uint32_t stored) const {
-    const uint32_t quants = quant_pair<__half, kType, kPair>(stored);
-    const uint32_t scales = __byte_perm(pair, 0, 0x1010);
-    __half2 value;
-    if constexpr (kFormat<kType>.minimum) {
-      const uint32_t minima = __byte_perm(pair, 0, 0x3232);
-      value = __hfma2(reinterpret_cast<const __half2&>(quants),
-                      reinterpret_cast<const __half2&>(scales),
-                      reinterpret_cast<const __half2&>(minima));
-    } else {
-      value = __hmul2(reinterpret_cast<const __half2&>(quants),
-                      reinterpret_cast<const __half2&>(scales));
-    }
-    return reinterpret_cast<const uint32_t&>(value);
-  }
+struct WideBarriers {
+  Barrier arrived[kBlocksWideWarps][kWideStagesMax];    // stages of W
+  Barrier read[kBlocksWideWarps][kWideStagesMax];       // they have been
+  Barrier full[kWideStagesMax], empty[kWideStagesMax];  // stages of x; each warp has read one
 };
 
-// The part scales that this lane has read, of rows g and g + 8.
-template <int kType>
-struct UnpackScales {
-  using Step = GroupStep<kType>;
-  UnpackScale of[Step::kPartsOfLane][2];
+// A place in a ring, and the parity of the phase that it is in.
+struct RingTurn {
+  int32_t slot = 0;
+  uint32_t phase = 0;
 
-  __device__ __forceinline__ explicit UnpackScales(const Step& step)
-      : UnpackScales(step, std::make_integer_sequence<int, Step::kPartsOfLane>()) {}
-  // Of part `part` of the step, of row g + 8 `half`.
-  __device__ __forceinline__ UnpackScale shared(int part, int half) const {
-    return of[part % Step::kPartsOfLane][half].from_lane(part / Step::kPartsOfLane);
-  }
-
- private:
-  template <int... kParts>
-  __device__ __forceinline__ UnpackScales(const Step& step, std::integer_sequence<int, kParts...>)
-      : of{{UnpackScale(scale_of<kType>(step.raw[kParts][0])),
-            UnpackScale(scale_of<kType>(step.raw[kParts][1]))}...} {}
-};
-
-// Weights of 32 columns as the A operand of two products of 16 columns.
-template <int kType>
-__device__ __forceinline__ void weight_operand(uint32_t (&a)[2][4], const GroupStep<kType>& step,
-                                               const UnpackScales<kType>& scales, int chunk,
-                                               int quad) {
-  constexpr int kParts = GroupStep<kType>::kPartsOfChunk;
-#pragma unroll
-  for (int half = 0; half < 2; ++half) {
-    const uint32_t low = stored_quants<kType, 0>(step.quads[chunk][half], quad);
-    const uint32_t high = stored_quants<kType, 1>(step.quads[chunk][half], quad);
-    const UnpackScale first = scales.shared(chunk * kParts, half);
-    const UnpackScale second = kParts == 1 ? first : scales.shared(chunk * kParts + 1, half);
-    a[0][half] = first.weights<kType, 0>(low);
-    a[0][2 + half] = first.weights<kType, 1>(low);
-    a[1][half] = second.weights<kType, 0>(high);
-    a[1][2 + half] = second.weights<kType, 1>(high);
-  }
-}
-
-// The stages of a block's rows of x on their way through shared memory. Stage i is chunks
-// kStageChunks i and on of this block's share of K.
-template <int kTiles>
-struct WideStages {
-  static constexpr int kBytes = kStageChunks * kChunkBytesOfTile * kTiles;
-  std::byte* ring;        // [kStages][kBytes]
-  Barrier* full;          // [kStages]
-  Barrier* empty;         // [kStages] each warp arrives
-  const std::byte* from;  // the first stage
-
-  __device__ __forceinline__ uint32_t address(int32_t i) const {
-    return shared_address(ring) + static_cast<uint32_t>(i % kStages * kBytes);
-  }
-  __device__ __forceinline__ void init() const {
-    for (int i = 0; i < kStages; ++i) {
-      full[i].init(1);
-      empty[i].init(kBlocksWarps);
-    }
-    fence_barrier_init();
-  }
-  __device__ __forceinline__ void begin(int32_t count) const {
-    if (threadIdx.x == 0) {
-      for (int32_t i = 0; i < min(kStagesAhead, count); ++i) fill(i);
-    }
-    __syncwarp();
-  }
-  // Where stage i is, once it has come. One thread asks for the one that is kStagesAhead of it.
-  __device__ __forceinline__ uint32_t next(int32_t i, int32_t count) const {
-    if (threadIdx.x == 0 && i + kStagesAhead < count) fill(i + kStagesAhead);
-    __syncwarp();
-    full[i % kStages].wait(static_cast<uint32_t>(i / kStages) & 1);
-    return address(i);
-  }
-  // By one thread.
-  __device__ __forceinline__ void fill(int32_t i) const {
-    const int32_t at = i % kStages;
-    if (i >= kStages) empty[at].wait(static_cast<uint32_t>(i / kStages - 1) & 1);
-    full[at].arrive_expecting(kBytes);
-    copy_bytes(ring + at * kBytes, from + int64_t{i} * kBytes, kBytes, full[at]);
+  __device__ __forceinline__ void next(int32_t slots) {
+    if (++slot < slots) return;
+    slot = 0;
+    phase ^= 1;
   }
 };
 
@@ -258,19 +86,198 @@ struct WideStages {
 struct WidePlace {
   int32_t rank;  // in the cluster
   int32_t first_group, x_block;
-  int32_t first_step, last_step;  // of K, in kChunks chunks each
+  int32_t first_step, last_step;  // of K
 
-  template <int kChunks, class T>
+  template <class T>
   static __device__ __forceinline__ WidePlace of(const WideArguments<T>& args) {
-    static_assert(kChunks % kStageChunks == 0 && kStageChunks % 2 == 0);
-    const int32_t rank = args.splits > 1 ? static_cast<int32_t>(cluster_rank()) : 0;
-    const int32_t tile = static_cast<int32_t>(blockIdx.x) / args.splits;
-    const int32_t steps = (args.common.weight.chunks + kChunks - 1) / kChunks;
-    const int32_t share = (steps + args.splits - 1) / args.splits;
+    const int32_t splits = args.plan.splits, steps = args.rows.steps;
+    const int32_t rank = splits > 1 ? static_cast<int32_t>(cluster_rank()) : 0;
+    const int32_t tile = static_cast<int32_t>(blockIdx.x) / splits;
+    const int32_t share = (steps + splits - 1) / splits;
     const int32_t first = min(rank * share, steps);
-    return {rank, tile / args.x_blocks * kBlocksWarps, tile % args.x_blocks, first,
+    return {rank, tile / args.rows.x_blocks * kBlocksWideWarps, tile % args.rows.x_blocks, first,
             min(first + share, steps)};
   }
+};
+
+// What the ninth warp does: stages of x, which are halves of steps; the first has the means too.
+template <int kTiles>
+struct XStages {
+  static constexpr int kHalfBytes = kXStageChunks * kChunkBytesOfTile * kTiles;
+  static constexpr int kMeansBytes = kMeansBytesOfTile * kTiles;
+  static constexpr int kBytes = kHalfBytes + kMeansBytes;
+
+  // By one thread.
+  static __device__ __forceinline__ void bring(std::byte* ring, WideBarriers& barriers,
+                                               const std::byte* from, int32_t count,
+                                               int32_t slots) {
+    RingTurn turn;
+    for (int32_t i = 0; i < count; ++i) {
+      if (i >= slots) barriers.empty[turn.slot].wait(turn.phase ^ 1);
+      const uint32_t bytes = i % 2 == 0 ? kBytes : kHalfBytes;
+      barriers.full[turn.slot].arrive_expecting(bytes);
+      copy_bytes(ring + turn.slot * kBytes, from, bytes, barriers.full[turn.slot]);
+      from += bytes;
+      turn.next(slots);
+    }
+  }
+};
+
+// What the tenth warp does: its first lanes bring stages of W, each to a ring of one warp.
+template <class T, int kType>
+struct WStages {
+  using Stage = PackedStage<kType>;
+  static constexpr int kStagesOfStep = kWideStepChunks / Stage::kChunks;
+
+  // By one thread for each warp's ring.
+  static __device__ __forceinline__ void init(WideBarriers& barriers, int warp, int32_t slots) {
+    for (int32_t slot = 0; slot < slots; ++slot) {
+      barriers.arrived[warp][slot].init(1);
+      barriers.read[warp][slot].init(1);
+    }
+    fence_barrier_init();
+  }
+  static __device__ __forceinline__ void bring(std::byte* ring, WideBarriers& barriers, int warp,
+                                               const PackedGroup& group, int32_t chunks,
+                                               int32_t first, int32_t last, int32_t slots) {
+    RingTurn turn;
+#pragma unroll 1
+    for (int32_t i = first; i < last; ++i) {
+      if (i - first >= slots) barriers.read[warp][turn.slot].wait(turn.phase ^ 1);
+      const int32_t chunk =
+          wide_step_first_chunk(i / kStagesOfStep, chunks) + i % kStagesOfStep * Stage::kChunks;
+      std::byte* const to = ring + turn.slot * Stage::kBytes;
+      Barrier& arrived = barriers.arrived[warp][turn.slot];
+      arrived.arrive_expecting(Stage::kBytes);
+      copy_bytes(to, group.data + int64_t{chunk} * Stage::kOf.quant_bytes, Stage::kQuantBytes,
+                 arrived);
+      copy_bytes(to + Stage::kQuantBytes,
+                 scales_of_block<kType>(group, chunk * 32 / Stage::kOf.columns), Stage::kScaleBytes,
+                 arrived);
+      turn.next(slots);
+    }
+  }
+};
+
+// A warp's group of W, times the block's rows of x.
+template <class T, int kType, int kTiles>
+class WideWarp {
+  using Stage = PackedStage<kType>;
+  using Scales = WideScales<kType>;
+  using X = XStages<kTiles>;
+  static constexpr int kColumns = 8 * kTiles;
+  static constexpr int kStagesOfStep = kWideStepChunks / Stage::kChunks;
+
+ public:
+  __device__ __forceinline__ WideWarp(const WideArguments<T>& args, WideBarriers& barriers,
+                                      int warp, std::byte* ring, std::byte* scales)
+      : args_(args),
+        barriers_(barriers),
+        warp_(warp),
+        lane_(static_cast<int>(threadIdx.x) % kWarpThreads),
+        ring_(ring),
+        scales_(scales) {}
+
+  __device__ __forceinline__ void multiply(float (&sums)[4 * kTiles], const std::byte* x_ring,
+                                           int32_t steps) {
+    RingTurn w, x;
+    int32_t read = -1;  // the stage of x whose products may still run
+#pragma unroll 1
+    for (int32_t step = 0; step < steps; ++step) {
+      WideMeans<kType> means;
+#pragma unroll
+      for (int part = 0; part < 2; ++part) {
+        if (part % (2 / kStagesOfStep) == 0) {
+          barriers_.arrived[warp_][w.slot].wait(w.phase);
+          means = Scales::share(reader(w.slot), scales_, lane_);
+        }
+        const int first = part % (2 / kStagesOfStep) * kXStageChunks;
+        Unpacking next(*this, w.slot, first);
+        barriers_.full[x.slot].wait(x.phase);
+        const uint32_t at =
+            x_operand(shared_address(x_ring) + static_cast<uint32_t>(x.slot * X::kBytes));
+        if constexpr (Scales::kMeans) {
+          if (part == 0) add_means(sums, means, at + X::kHalfBytes / 16);
+        }
+        half_step(sums, next, at, read);
+        read = x.slot;
+        if (part % (2 / kStagesOfStep) == 2 / kStagesOfStep - 1) {
+          __syncwarp();
+          if (lane_ == 0) barriers_.read[warp_][w.slot].arrive();
+          w.next(args_.plan.stages);
+        }
+        x.next(args_.plan.x_stages);
+      }
+    }
+    products_wait<0>();
+    pin(sums);
+  }
+
+ private:
+  __device__ __forceinline__ StageReader<kType> reader(int32_t slot) const {
+    return {ring_ + slot * Stage::kBytes, lane_ / 4, lane_ % 4};
+  }
+
+  // What is read of a chunk of W before it is unpacked: one chunk ahead.
+  struct Unpacking {
+    const WideWarp& warp;
+    const StageReader<kType> stage;
+    int chunk;
+    QuadDwords<kType> quads[2];
+    uint4 scales;
+
+    __device__ __forceinline__ Unpacking(const WideWarp& of, int32_t slot, int first)
+        : warp(of), stage(of.reader(slot)), chunk(first) {
+      read();
+    }
+    __device__ __forceinline__ void read() {
+      stage.quads(quads, chunk);
+      scales = Scales::load(warp.scales_, chunk, warp.lane_);
+    }
+    __device__ __forceinline__ void unpack(uint32_t (&a)[2][4], bool last) {
+      Scales::unpack(a, quads, scales, warp.scales_, chunk, warp.lane_);
+      if (last) return;
+      ++chunk;
+      read();
+    }
+  };
+
+  // kXStageChunks chunks of W by those of x at operand `x`.
+  __device__ __forceinline__ void half_step(float (&sums)[4 * kTiles], Unpacking& next, uint32_t x,
+                                            int32_t read) const {
+    uint32_t a[2][2][4];  // of a chunk that is multiplied and of the one that is unpacked meanwhile
+#pragma unroll
+    for (int j = 0; j < kXStageChunks; ++j) {
+      auto& operand = a[j % 2];
+      next.unpack(operand, j + 1 == kXStageChunks);
+      products_fence();
+      const uint32_t of_chunk = x + static_cast<uint32_t>(j * kChunkBytesOfTile * kTiles / 16);
+      WideProduct<kColumns>::add(sums, operand[0], of_chunk);
+      WideProduct<kColumns>::add(sums, operand[1], of_chunk + 2 * kCoreBytes * kTiles / 16);
+      products_commit();
+      products_wait<1>();
+      // The stage before this one has been read.
+      if (j == 0 && read >= 0 && lane_ == 0) barriers_.empty[read].arrive();
+    }
+  }
+
+  // Minima times what columns of x mean, both as two numbers of F16.
+  static __device__ __forceinline__ void add_means(float (&sums)[4 * kTiles],
+                                                   const WideMeans<kType>& means, uint32_t x) {
+    const uint32_t most[4] = {means.most[0], means.most[1], means.most[0], means.most[1]};
+    const uint32_t rest[4] = {means.rest[0], means.rest[1], means.rest[0], means.rest[1]};
+    products_fence();
+    WideProduct<kColumns>::add(sums, most, x);
+    WideProduct<kColumns>::add(sums, rest, x);
+    products_commit();
+  }
+
+  const WideArguments<T>& args_;
+  WideBarriers& barriers_;
+  const int warp_;
+  const int lane_;
+  std::byte* const ring_;
+  std::byte* const scales_;
 };
 
 // The blocks that share a product's K, or the threads of one that has it alone.
@@ -285,99 +292,101 @@ __device__ __forceinline__ void sync_sharers(int32_t splits) {
 // This block's share of y, from the sums that the blocks of the cluster have left.
 template <class T, int kColumns>
 __device__ __forceinline__ void add_up_wide(const WideArguments<T>& args, const float* left,
-                                            int32_t rank, int32_t first_row, int32_t first_column) {
+                                            int32_t rank, int32_t first_row, int32_t first_column,
+                                            float raised) {
   const BlocksArguments<T>& common = args.common;
-  const int32_t items = kColumns * kWideRows / args.splits;  // of this block
-  for (int32_t i = static_cast<int32_t>(threadIdx.x); i < items;
-       i += static_cast<int32_t>(blockDim.x)) {
-    const int32_t item = rank * items + i;
+  const int32_t splits = args.plan.splits;
+  const int32_t items = (kColumns * kWideRows + splits - 1) / splits;  // of this block
+  const int32_t last = min((rank + 1) * items, kColumns * kWideRows);
+  for (int32_t item = rank * items + static_cast<int32_t>(threadIdx.x); item < last;
+       item += static_cast<int32_t>(blockDim.x)) {
     const int32_t column = item / kWideRows, of_block = item % kWideRows;
     if (first_row + of_block >= common.weight.rows || first_column + column >= common.m) continue;
     const float* const own = left + column * kSumsPitch + of_block;
     float sum = 0.0f;
-    if (args.splits == 1) {
+    if (splits == 1) {
       sum = *own;
     } else {
-      for (int32_t from = 0; from < args.splits; ++from) {
+      for (int32_t from = 0; from < splits; ++from) {
         sum += __uint_as_float(load_word_of_cluster(
             address_in_block(shared_address(own), static_cast<uint32_t>(from))));
       }
     }
-    sum *= args.factors[first_column + column] / kRaised;
+    sum *= args.factors[first_column + column] / raised;
     if (common.bias != nullptr) sum += common.bias[first_row + of_block];
     common.y.finish(first_column + column, first_row + of_block, sum, common.accumulates);
   }
 }
 
 template <class T, int kType, int kTiles>
-__global__ void __launch_bounds__(kBlocksWarps* kWarpThreads, 2)
-    multiply_wide(WideArguments<T> args) {
-  using Step = GroupStep<kType>;
-  constexpr int kColumns = 8 * kTiles, kStagesOfStep = Step::kChunks / kStageChunks;
-  let_next_kernel_start();
+__global__ void __launch_bounds__(kWideThreads, 2)
+    multiply_wide(const __grid_constant__ WideArguments<T> args) {
+  using X = XStages<kTiles>;
+  constexpr int kColumns = 8 * kTiles;
   extern __shared__ __align__(128) std::byte shared[];
-  __shared__ Barrier barriers[2 * kStages];
-  const BlocksArguments<T>& common = args.common;
-  const int lane = static_cast<int>(threadIdx.x) % kWarpThreads;
+  __shared__ WideBarriers barriers;
+  let_next_kernel_start();
   const int warp = static_cast<int>(threadIdx.x) / kWarpThreads;
-  const int row = lane / 4, quad = lane % 4;
-  const auto [rank, first_group, x_block, first_step, last_step] =
-      WidePlace::of<Step::kChunks>(args);
-  const int32_t stage_count = (last_step - first_step) * kStagesOfStep;
-  // Warps past the last group repeat it: their sums are not stored.
-  const PackedGroup group = common.weight.group(min(first_group + warp, common.groups - 1));
-
-  const int64_t first_chunk = int64_t{x_block} * args.x_chunks + first_step * Step::kChunks;
-  const WideStages<kTiles> stages{shared, barriers, barriers + kStages,
-                                  args.x + first_chunk * (kChunkBytesOfTile * kTiles)};
-  if (threadIdx.x == 0) stages.init();
-  Step next;
-  if (first_step < last_step) next.load(group, first_step, common.weight.chunks, lane);
+  const WidePlace place = WidePlace::of(args);
+  const int32_t steps = place.last_step - place.first_step, x_slots = args.plan.x_stages;
+  const int32_t slots = args.plan.stages;
+  std::byte* const rings = shared + x_slots * X::kBytes;
+  std::byte* const scales = rings + kBlocksWideWarps * slots * PackedStage<kType>::kBytes;
+  const int lane = static_cast<int>(threadIdx.x) % kWarpThreads;
+  constexpr int kOfW = kBlocksWideWarps + 1;
+  if (warp == kBlocksWideWarps && lane == 0) {
+    for (int32_t slot = 0; slot < x_slots; ++slot) {
+      barriers.full[slot].init(1);
+      barriers.empty[slot].init(kBlocksWideWarps);
+    }
+    fence_barrier_init();
+  }
+  if (warp == kOfW && lane < kBlocksWideWarps) WStages<T, kType>::init(barriers, lane, slots);
   __syncthreads();
-  wait_for_earlier_kernels();
-  stages.begin(stage_count);
-
   float sums[4 * kTiles] = {};
-  uint32_t a[2][2][4];  // of a chunk that is multiplied and of the one that is unpacked meanwhile
-  int32_t stage = 0;
-  for (int32_t at = first_step; at < last_step; ++at) {
-    const Step now = next;
-    if (at + 1 < last_step) next.load(group, at + 1, common.weight.chunks, lane);
-    const UnpackScales<kType> scales(now);
+  if (warp == kOfW) {
+    if (lane < kBlocksWideWarps) {
+      // Nobody writes W, so that it is asked for before earlier kernels have ended. Warps past the
+      // last group repeat it: their sums are not stored.
+      const PackedGroup group =
+          args.common.weight.group(min(place.first_group + lane, args.common.groups - 1));
+      WStages<T, kType>::bring(rings + lane * slots * PackedStage<kType>::kBytes, barriers, lane,
+                               group, args.common.weight.chunks,
+                               place.first_step * WStages<T, kType>::kStagesOfStep,
+                               place.last_step * WStages<T, kType>::kStagesOfStep, slots);
+    }
+    wait_for_earlier_kernels();
+  } else {
+    wait_for_earlier_kernels();  // in every thread that reads or overwrites what they wrote
+    if (warp < kBlocksWideWarps) {
+      WideWarp<T, kType, kTiles> own(args, barriers, warp,
+                                     rings + warp * slots * PackedStage<kType>::kBytes,
+                                     scales + warp * WideScales<kType>::kBytes);
+      own.multiply(sums, shared, steps);
+    } else if (lane == 0) {
+      const int64_t first = int64_t{place.x_block} * args.rows.steps + place.first_step;
+      X::bring(shared, barriers, args.x + first * (kStepBytesOfTile * kTiles), 2 * steps, x_slots);
+    }
+  }
+
+  __syncthreads();                                       // the rings are free
+  float* const left = reinterpret_cast<float*>(shared);  // [kColumns][kSumsPitch]
+  if (warp < kBlocksWideWarps) {
+    const int pair = static_cast<int>(threadIdx.x) % kWarpThreads / 4;
+    const int quad = static_cast<int>(threadIdx.x) % 4;
 #pragma unroll
-    for (int part = 0; part < kStagesOfStep; ++part, ++stage) {
-      const uint32_t x = stages.next(stage, stage_count);
+    for (int t = 0; t < kTiles; ++t) {
 #pragma unroll
-      for (int j = 0; j < kStageChunks; ++j) {
-        auto& operand = a[j % 2];
-        weight_operand<kType>(operand, now, scales, part * kStageChunks + j, quad);
-        products_fence();
-        const uint32_t of_chunk = x + static_cast<uint32_t>(j * kChunkBytesOfTile * kTiles);
-        WideProduct<kColumns>::add(sums, operand[0], x_operand(of_chunk));
-        WideProduct<kColumns>::add(sums, operand[1], x_operand(of_chunk + 256 * kTiles));
-        products_commit();
-        products_wait<1>();
-        // The stage before this one has been read.
-        if (j == 0 && stage > 0 && lane == 0) stages.empty[(stage - 1) % kStages].arrive();
+      for (int i = 0; i < 2; ++i) {  // rows 2g and 2g + 1 of the group (packed_stage.cuh)
+        *reinterpret_cast<float2*>(left + (8 * t + 2 * quad + i) * kSumsPitch + warp * kBlocksRows +
+                                   2 * pair) = {sums[4 * t + i], sums[4 * t + 2 + i]};
       }
     }
   }
-  products_wait<0>();
-  pin(sums);
-
-  __syncthreads();                                       // the ring is free
-  float* const left = reinterpret_cast<float*>(shared);  // [kColumns][kSumsPitch]
-#pragma unroll
-  for (int t = 0; t < kTiles; ++t) {
-#pragma unroll
-    for (int i = 0; i < 4; ++i) {
-      left[(8 * t + 2 * quad + i % 2) * kSumsPitch + warp * kBlocksRows + row + 8 * (i / 2)] =
-          sums[4 * t + i];
-    }
-  }
-  sync_sharers(args.splits);
-  add_up_wide<T, kColumns>(args, left, rank, first_group * kBlocksRows, x_block * kColumns);
-  if (args.splits > 1) cluster_sync();  // nobody leaves while others read
+  sync_sharers(args.plan.splits);
+  add_up_wide<T, kColumns>(args, left, place.rank, place.first_group * kBlocksRows,
+                           place.x_block * kColumns, WideScales<kType>::kRaised);
+  if (args.plan.splits > 1) cluster_sync();  // nobody leaves while others read
 }
 
 }  // namespace headrace::gpu

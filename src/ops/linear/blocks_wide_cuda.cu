@@ -1,5 +1,7 @@
 #include "ops/linear/blocks_wide.cuh"
 
+#include <algorithm>
+
 #include "ops/linear/blocks.h"
 #include "ops/linear/blocks_wide.h"
 
@@ -7,11 +9,11 @@ namespace headrace {
 namespace {
 
 template <class T, int kType, int kTiles>
-void launch(OpContext& context, const gpu::WideArguments<T>& arguments,
-            const BlocksWidePlan& plan) {
+void launch(OpContext& context, const gpu::WideArguments<T>& arguments) {
+  const BlocksWidePlan& plan = arguments.plan;
   const gpu::LaunchShape shape{.blocks = static_cast<unsigned>(plan.blocks * plan.splits),
-                               .threads = gpu::kBlocksWarps * gpu::kWarpThreads,
-                               .shared_bytes = gpu::wide_shared_bytes(kTiles),
+                               .threads = gpu::kWideThreads,
+                               .shared_bytes = plan.shared_bytes,
                                .cluster = plan.splits,
                                .carveout = gpu::Carveout::kAllShared};
   gpu::check_launch(gpu::launch_overlapped(gpu::multiply_wide<T, kType, kTiles>, shape,
@@ -26,24 +28,19 @@ void multiply_wide(OpContext& context, const LinearArgs& args) {
   std::byte* const x = context.workspace.take(rows.bytes);
   const int32_t staged = rows.x_blocks * 8 * rows.tiles;  // those past the end too
   auto* const factors = reinterpret_cast<float*>(x + rows.bytes) - staged;
-  gpu::launch(context, gpu::stage_rows<T>, static_cast<unsigned>(staged), gpu::kStageRowsThreads,
-              gpu::StageRowsArguments<T>{gpu::rows_of<T>(args.x), reinterpret_cast<uint4*>(x),
-                                         factors, static_cast<int32_t>(m),
-                                         static_cast<int32_t>(args.x.columns() / 32), rows.chunks,
-                                         rows.tiles});
+  const int32_t threads = std::min(rows.steps * gpu::kWarpThreads, gpu::kStageRowsThreads);
+  gpu::launch(context, gpu::stage_rows<T>, static_cast<unsigned>(staged), threads,
+              gpu::StageRowsArguments<T>{
+                  gpu::rows_of<T>(args.x), x, factors, static_cast<int32_t>(m),
+                  static_cast<int32_t>(args.x.columns() / 32), rows.steps, rows.tiles});
   for (const LinearWeight::Segment& segment : args.weight->segments()) {
-    const BlocksWidePlan plan =
-        plan_blocks_wide(rows, segment.group_count, context.device.traits().sm_count);
-    const gpu::WideArguments<T> arguments{gpu::blocks_arguments<T>(args, segment),
-                                          x,
-                                          factors,
-                                          rows.chunks,
-                                          rows.x_blocks,
-                                          plan.splits};
+    const gpu::WideArguments<T> arguments{
+        gpu::blocks_arguments<T>(args, segment), x, factors, rows,
+        plan_blocks_wide(rows, segment, context.device.traits().sm_count)};
     gpu::with_block_type(segment.dtype, [&]<int kType>() {
-      if (rows.tiles == 2) return launch<T, kType, 2>(context, arguments, plan);
-      if (rows.tiles == 4) return launch<T, kType, 4>(context, arguments, plan);
-      launch<T, kType, 8>(context, arguments, plan);
+      if (rows.tiles == 2) return launch<T, kType, 2>(context, arguments);
+      if (rows.tiles == 4) return launch<T, kType, 4>(context, arguments);
+      launch<T, kType, 8>(context, arguments);
     });
   }
 }
@@ -52,17 +49,18 @@ void multiply_wide(OpContext& context, const LinearArgs& args) {
 
 bool blocks_wide_fit(const DeviceTraits& traits, const LinearArgs& args) {
   return blocks_fit(traits, args) && traits.compute_capability == 90 && !traits.batch_invariant &&
-         gpu::rows_aligned(args.x);
+         gpu::rows_aligned(args.x) && args.x.columns() >= 32 * kWideStepChunks;
 }
 
-// Measured on an H200 with Q4_K (docs/kernels/notebook/linear.md): up to 32 rows `blocks` is ahead
-// where W has few rows, from 65 on `unpacked`.
+// Measured on an H200 with Q4_K (docs/kernels/notebook/linear.md): of few rows `blocks_gemv` is
+// ahead but where W is large, from 65 on `unpacked` where W has few rows.
 bool blocks_wide_pay(const DeviceTraits& traits, const LinearArgs& args) {
+  constexpr int64_t kLarge = 50'000'000;
   if (!blocks_wide_fit(traits, args)) return false;
   const int64_t m = args.x.rows();
-  const int64_t groups_of_each = args.weight->n() / kLinearGroupRows / traits.sm_count;
-  if (m <= 16) return m > 8 && groups_of_each >= 8;
-  return m <= kBlocksWideRowsMax && (groups_of_each >= 2 || (m > 32 && m <= 64));
+  if (m <= 8) return m > 4 && args.weight->n() * args.weight->k() >= kLarge;
+  return m <= 64 || (m <= kBlocksWideRowsMax &&
+                     args.weight->n() / kLinearGroupRows >= 2 * int64_t{traits.sm_count});
 }
 
 void run_blocks_wide(OpContext& context, const LinearArgs& args) {

@@ -316,6 +316,23 @@ TEST(LinearCuda, StreamedBlocksAgreeWithSumsInDouble) {
   }
 }
 
+// Each number of tiles of x, clusters that share K, a last step of K that begins before the one
+// before it has ended, groups that do not fill a thread block.
+TEST(LinearCuda, SomeDozensOfRowsOfBlocksAgreeWithSumsInDouble) {
+  HR_CUDA_DEVICE_OR_SKIP(cuda);
+  for (const DType type : kWeightTypes) {
+    if (!is_quantised(type)) continue;
+    run_packed_case(cuda, {DType::kBF16, DType::kF32, type, type, 12, 400, 4096, true, false});
+    run_packed_case(cuda, {DType::kF16, DType::kF16, type, type, 17, 150, 14336, false, true});
+    run_packed_case(cuda,
+                    {DType::kBF16, DType::kBF16, type, DType::kQ4_K, 33, 2100, 1024, true, false});
+    run_packed_case(cuda,
+                    {DType::kBF16, DType::kF32, type, DType::kQ6_K, 64, 130, 2304, false, true});
+    run_packed_case(cuda, {DType::kF16, DType::kF32, type, type, 100, 40, whole_blocks(type, 608),
+                           true, false});
+  }
+}
+
 // F16, in which weights of eight bits and fewer are multiplied, has no such number.
 TEST(LinearCuda, NumbersBeyondF16AreMultiplied) {
   HR_CUDA_DEVICE_OR_SKIP(cuda);
