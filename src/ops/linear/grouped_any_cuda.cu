@@ -62,6 +62,7 @@ __global__ void __launch_bounds__(kGroupedAnyWarps* gpu::kWarpThreads)
 
 bool grouped_any_fits(const DeviceTraits& traits, const GroupedLinearArgs& args) {
   return traits.kind == DeviceKind::kCuda && args.weight->is_matrix_of(args.x.dtype) &&
+         args.gate != Activation::kTanh && args.gate != Activation::kSigmoid &&
          args.y.rows() <= int64_t{INT32_MAX} * kGroupedAnyWarps / args.y.columns();
 }
 

@@ -27,9 +27,10 @@ bool can_be_fused(const Args&) {
   return true;
 }
 bool can_be_fused(const ResidualLinearArgs& args) { return args.scale == 1.0f; }
-// What multiplies a gate is what the product has.
+// What multiplies a gate is what the product has, and gpu::activated() has the activation.
 bool can_be_fused(const GatedLinearArgs& args) {
-  return args.activation != Activation::kClampedSwish;
+  return args.activation != Activation::kClampedSwish && args.activation != Activation::kTanh &&
+         args.activation != Activation::kSigmoid;
 }
 bool can_be_fused(const NormGatedLinearArgs& args) { return can_be_fused(args.gated); }
 

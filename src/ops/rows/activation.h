@@ -20,12 +20,6 @@ struct ActivationArgs {
   XieluParameters xielu = {};
 };
 
-// Of RWKV's matrices of low rank, and Apertus: no kernel of a GPU has them yet.
-constexpr bool is_of_cpus_alone(Activation activation) {
-  return activation == Activation::kTanh || activation == Activation::kSigmoid ||
-         activation == Activation::kXielu;
-}
-
 void gated_activation(OpContext& context, const GatedActivationArgs& args);
 
 void activation(OpContext& context, const ActivationArgs& args);

@@ -13,6 +13,21 @@ namespace {
 
 constexpr int kThreads = 256;
 
+// What no product on a GPU applies to what it has summed.
+struct Tanh {
+  static __device__ float apply(float x) { return tanhf(x); }
+};
+struct Sigmoid {
+  static __device__ float apply(float x) { return 1.0f / (1.0f + __expf(-x)); }
+};
+// A NaN stays one: it is neither above 0 nor below the bound, and is subtracted.
+struct Xielu {
+  static __device__ float apply(float x, const XieluParameters& of) {
+    if (x > 0.0f) return (of.p * x + of.b) * x;
+    return of.n * (expm1f(x < of.e ? x : of.e) - x) + of.b * x;
+  }
+};
+
 // `gate` and `up` are halves of one row; `up` is null for a plain activation.
 template <class T>
 struct Arguments {
@@ -20,12 +35,21 @@ struct Arguments {
   const T* up;
   gpu::RowsOf<T> out;
   int32_t accesses;  // of a row
+  XieluParameters xielu;
 };
 
 template <class Act>
 __device__ __forceinline__ float up_of(float up) {
   if constexpr (std::is_same_v<Act, gpu::ClampedSwish>) return Act::of_up(up);
   return up;
+}
+
+template <class Act>
+__device__ __forceinline__ float result_of(float x, const XieluParameters& xielu) {
+  if constexpr (std::is_same_v<Act, Xielu>)
+    return Act::apply(x, xielu);
+  else
+    return Act::apply(x);
 }
 
 template <class Act, class T, int kWidth>
@@ -43,7 +67,7 @@ __global__ void __launch_bounds__(kThreads) activate(Arguments<T> args) {
   }
 #pragma unroll
   for (int i = 0; i < kWidth; ++i) {
-    float result = Act::apply(gpu::to_float(value.values[i]));
+    float result = result_of<Act>(gpu::to_float(value.values[i]), args.xielu);
     if (args.up != nullptr) result *= up_of<Act>(gpu::to_float(up.values[i]));
     value.values[i] = gpu::from_float<T>(result);
   }
@@ -67,23 +91,26 @@ void launch(OpContext& context, Activation activation, int64_t rows, const Argum
       return gpu::launch(context, activate<gpu::ClampedSwish, T, kWidth>, blocks, kThreads, args);
     case Activation::kGeluErf:
       return gpu::launch(context, activate<gpu::GeluErf, T, kWidth>, blocks, kThreads, args);
-    case Activation::kXielu:
     case Activation::kTanh:
+      return gpu::launch(context, activate<Tanh, T, kWidth>, blocks, kThreads, args);
     case Activation::kSigmoid:
-      break;  // no kernel supports them
+      return gpu::launch(context, activate<Sigmoid, T, kWidth>, blocks, kThreads, args);
+    case Activation::kXielu:
+      return gpu::launch(context, activate<Xielu, T, kWidth>, blocks, kThreads, args);
   }
 }
 
 // `x` holds 2F columns if it is gated.
 template <bool kWide>
-void run(OpContext& context, const ConstTensorView& x, Activation activation,
-         const TensorView& out) {
+void run(OpContext& context, const ConstTensorView& x, Activation activation, const TensorView& out,
+         const XieluParameters& xielu = {}) {
   gpu::with_float_type(x.dtype, [&]<class T>(gpu::ElementType<T>) {
     constexpr int kWidth = kWide ? gpu::kAccessBytes / static_cast<int>(sizeof(T)) : 1;
     Arguments<T> args{.gate = gpu::rows_of<T>(x),
                       .up = nullptr,
                       .out = gpu::rows_of<T>(out),
-                      .accesses = static_cast<int32_t>(out.columns() / kWidth)};
+                      .accesses = static_cast<int32_t>(out.columns() / kWidth),
+                      .xielu = xielu};
     if (x.columns() != out.columns()) args.up = args.gate.data + out.columns();
     launch<T, kWidth>(context, activation, out.rows(), args);
   });
@@ -94,12 +121,12 @@ void run_gated(OpContext& context, const GatedActivationArgs& args) {
 }
 template <bool kWide>
 void run_plain(OpContext& context, const ActivationArgs& args) {
-  run<kWide>(context, args.x, args.activation, args.out);
+  run<kWide>(context, args.x, args.activation, args.out, args.xielu);
 }
 
 template <class Args>
-bool any(const DeviceTraits& traits, const Args& args) {
-  return traits.kind == DeviceKind::kCuda && !is_of_cpus_alone(args.activation);
+bool any(const DeviceTraits& traits, const Args&) {
+  return traits.kind == DeviceKind::kCuda;
 }
 bool wide(const ConstTensorView& x, const TensorView& out) {
   return gpu::whole_accesses(x.dtype, out.columns()) && gpu::rows_aligned(x) &&

@@ -53,7 +53,7 @@ __device__ __forceinline__ float activated(Activation activation, float x) {
     case Activation::kClampedSwish:
       return ClampedSwish::apply(x);
     case Activation::kGeluErf:
-    case Activation::kXielu:  // of CPUs alone, as the next two
+    case Activation::kXielu:  // of no gate; no product has the next two
     case Activation::kTanh:
     case Activation::kSigmoid:
       break;

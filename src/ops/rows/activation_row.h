@@ -12,9 +12,9 @@ enum class Activation {
   kGeluErf,       // x/2 (1 + erf(x / sqrt 2))
   kRelu,          // max(x, 0)
   kReluSquared,   // max(x, 0)^2
-  kTanh,          // CPU
-  kSigmoid,       // CPU: 1 / (1 + exp(-x))
-  kXielu,         // CPU: of `parameters`, below
+  kTanh,          // of products on a GPU an op of its own, as the next two
+  kSigmoid,       // 1 / (1 + exp(-x))
+  kXielu,         // of `parameters`, below; never gated
   kClampedSwish,  // gated: min(x, 7) sigmoid(1.702 min(x, 7)) (clamp(up, -7, 7) + 1)
 };
 

@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <cmath>
 #include <string>
 #include <vector>
 
@@ -47,8 +48,9 @@ TEST(RowOpsCuda, GatedActivation) {
   for_each_case([&](DType dtype, int64_t rows, int64_t columns, int64_t gap) {
     Rng rng(static_cast<uint64_t>(columns));
     std::vector<float> gate_up = rounded_floats(rng, dtype, rows * 2 * columns, 2.0f);
-    for (const Activation act :
-         {Activation::kSilu, Activation::kGeluTanh, Activation::kGeluErf, Activation::kRelu}) {
+    for (const Activation act : {Activation::kSilu, Activation::kGeluTanh, Activation::kGeluErf,
+                                 Activation::kRelu, Activation::kReluSquared, Activation::kTanh,
+                                 Activation::kSigmoid, Activation::kClampedSwish}) {
       std::vector<float> expected(static_cast<size_t>(rows * columns));
       OpContext reference = cpu.context(), context = cuda.context();
       gated_activation_kernels().all().back().run(
@@ -70,23 +72,51 @@ TEST(RowOpsCuda, GatedActivation) {
 TEST(RowOpsCuda, Activation) {
   HR_CUDA_DEVICE_OR_SKIP(cuda);
   TestDevice cpu = TestDevice::cpu(1);
+  constexpr XieluParameters kXielu{.p = 0.8f, .n = 1.1f, .b = 0.5f, .e = -1e-6f};
   for_each_case([&](DType dtype, int64_t rows, int64_t columns, int64_t gap) {
     Rng rng(static_cast<uint64_t>(columns + 1));
     std::vector<float> values = rounded_floats(rng, dtype, rows * columns, 2.0f);
-    std::vector<float> expected(values.size());
-    OpContext reference = cpu.context(), context = cuda.context();
-    activation_kernels().all().back().run(reference,
-                                          {host_view(values, rows, columns), Activation::kGeluTanh,
-                                           host_view(expected, rows, columns)});
-    for (const auto& kernel : activation_kernels().all()) {
-      CudaMatrix x(cuda, dtype, rows, columns, gap, &values);
-      const ActivationArgs args{x.view(), Activation::kGeluTanh, x.view()};
-      if (!kernel.supports(cuda.device().traits(), args)) continue;
-      SCOPED_TRACE(label(kernel.name, dtype, rows, columns));
-      kernel.run(context, args);
-      expect_near(x.read(), expected, unit_of(dtype), 4e-6);
+    for (const Activation act : {Activation::kGeluTanh, Activation::kReluSquared, Activation::kTanh,
+                                 Activation::kSigmoid, Activation::kXielu}) {
+      std::vector<float> expected(values.size());
+      OpContext reference = cpu.context(), context = cuda.context();
+      activation_kernels().all().back().run(
+          reference,
+          {host_view(values, rows, columns), act, host_view(expected, rows, columns), kXielu});
+      for (const auto& kernel : activation_kernels().all()) {
+        CudaMatrix x(cuda, dtype, rows, columns, gap, &values);
+        const ActivationArgs args{x.view(), act, x.view(), kXielu};
+        if (!kernel.supports(cuda.device().traits(), args)) continue;
+        SCOPED_TRACE(label(kernel.name, dtype, rows, columns));
+        kernel.run(context, args);
+        expect_near(x.read(), expected, unit_of(dtype), 4e-6);
+      }
     }
   });
+}
+
+// Far from 0 nothing overflows to NaN, and a NaN stays one, in its place.
+TEST(RowOpsCuda, ActivationsOfLargeValuesAndNan) {
+  HR_CUDA_DEVICE_OR_SKIP(cuda);
+  TestDevice cpu = TestDevice::cpu(1);
+  constexpr XieluParameters kXielu{.p = 0.8f, .n = 1.1f, .b = 0.5f, .e = -1e-6f};
+  constexpr size_t kNan = 5;
+  std::vector<float> values = {-1e6f, -200.0f, -88.0f, -1e-7f, -0.0f, std::nanf(""),
+                               0.0f,  1e-7f,   88.0f,  200.0f, 1e6f};
+  const auto columns = static_cast<int64_t>(values.size());
+  for (const Activation act : {Activation::kTanh, Activation::kSigmoid, Activation::kXielu}) {
+    std::vector<float> expected(values.size());
+    OpContext reference = cpu.context(), context = cuda.context();
+    activation_kernels().all().back().run(
+        reference, {host_view(values, 1, columns), act, host_view(expected, 1, columns), kXielu});
+    const CudaMatrix x(cuda, DType::kF32, 1, columns, 0, &values);
+    activation(context, {x.view(), act, x.view(), kXielu});
+    std::vector<float> actual = x.read();
+    SCOPED_TRACE(static_cast<int>(act));
+    EXPECT_TRUE(std::isnan(actual[kNan]) && std::isnan(expected[kNan]));
+    actual[kNan] = expected[kNan] = 0.0f;
+    expect_near(actual, expected, 4e-6, 1e-6);
+  }
 }
 
 TEST(RowOpsCuda, ResidualAdd) {
