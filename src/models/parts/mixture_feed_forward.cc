@@ -153,9 +153,6 @@ class MixtureFeedForward final : public FeedForward {
       return unsupported(
           "experts whose inputs are scaled have no kernels on a GPU yet: use --device cpu");
     }
-    if (spec_.router.scores == RouterScores::kSparseMixer) {
-      return unsupported("SparseMixer's routing has no kernels on a GPU yet: use --device cpu");
-    }
     if (routing_fits(device, spec_.router.experts)) return ok_status();
     const auto fits = [&](int64_t experts) { return routing_fits(device, experts); };
     return unsupported(fmt::format(

@@ -22,8 +22,8 @@ namespace headrace {
 enum class RouterScores : uint8_t {
   kSoftmax,
   kSigmoid,
-  // CPU (SparseMixer; Liu et al., 2024): the best expert, then the best of the others, each with
-  // its share of the softmax over those that are no further from it than twice `tolerance` of the
+  // SparseMixer (Liu et al., 2024): the best expert, then the best of the others, each with its
+  // share of the softmax over those that are no further from it than twice `tolerance` of the
   // larger of both. REQUIRES: used is 2, there are no groups and no bias
   kSparseMixer,
 };

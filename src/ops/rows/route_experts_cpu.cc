@@ -51,12 +51,17 @@ class RoutedRow {
 
   // Numbers of the experts and their weights, [k] each.
   void route(int32_t* experts, float* weights) const {
-    if (rule_.scores == RouterScores::kSparseMixer) return mix(experts, weights);
-    choose(experts);
+    const bool mixes = rule_.scores == RouterScores::kSparseMixer;
+    if (mixes) {
+      mix(experts, weights);
+    } else {
+      choose(experts);
+    }
     if (std::any_of(logits_, logits_ + rule_.experts, [](float x) { return std::isnan(x); })) {
       std::fill_n(weights, rule_.used, std::numeric_limits<float>::quiet_NaN());
       return;
     }
+    if (mixes) return;
     double sum = rule_.scores == RouterScores::kSoftmax ? 0.0 : 1e-20;
     const float largest = logits_[experts[0]];
     for (int32_t i = 0; i < rule_.used; ++i) sum += score(experts[i], largest);

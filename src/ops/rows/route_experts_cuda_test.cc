@@ -111,12 +111,22 @@ TEST(RouteExpertsCuda, IsTheCpusForEveryRule) {
              .shared = SharedExpert::kWhole},
              {.experts = 512, .used = 10, .normalised = true},
              {.experts = 1024, .used = 40, .groups = 64, .groups_used = 9},
-             {.experts = 11, .used = 11, .scores = RouterScores::kSigmoid}}) {
+             {.experts = 11, .used = 11, .scores = RouterScores::kSigmoid},
+             {.experts = 16, .used = 2, .scores = RouterScores::kSparseMixer, .tolerance = 0.01f},
+             {.experts = 2, .used = 2, .scores = RouterScores::kSparseMixer, .tolerance = 0.3f},
+             {.experts = 70,
+             .used = 2,
+             .scores = RouterScores::kSparseMixer,
+             .tolerance = 0.5f,
+             .scale = 1.5f,
+             .shared = SharedExpert::kWhole}}) {
       SCOPED_TRACE(described(rule));
       Rng rng(static_cast<uint64_t>(rows));
       const std::vector<float> logits = random_floats(rng, rows * rule.logits(), 2.0f);
       expect_as_cpu(cuda, logits, rule);
-      expect_as_cpu(cuda, logits, rule, random_floats(rng, rule.experts, 0.3f));
+      if (rule.scores != RouterScores::kSparseMixer) {
+        expect_as_cpu(cuda, logits, rule, random_floats(rng, rule.experts, 0.3f));
+      }
       if (testing::Test::HasFailure()) return;
     }
   }
@@ -149,6 +159,30 @@ TEST(RouteExpertsCuda, OfEqualScoresTheFirst) {
       for (float& logit : logits) logit = 18.0f + static_cast<float>(rng.below(4));
       expect_as_cpu(cuda, logits, rule);
     }
+  }
+  // Values around 0, so that all but the best are as far as can be, or divided by 0.
+  const RouterRule mixer{
+      .experts = 40, .used = 2, .scores = RouterScores::kSparseMixer, .tolerance = 0.25f};
+  Rng rng(11);
+  std::vector<float> logits(size_t{200} * 40);
+  for (float& logit : logits) logit = static_cast<float>(rng.below(4)) - 2.0f;
+  expect_as_cpu(cuda, logits, mixer);
+}
+
+TEST(RouteExpertsCuda, NanMakesTheWeightsOfASparseMixerNan) {
+  HR_CUDA_DEVICE_OR_SKIP(cuda);
+  const RouterRule rule{
+      .experts = 9, .used = 2, .scores = RouterScores::kSparseMixer, .tolerance = 0.1f};
+  for (const int64_t rows : {1, 2, 30}) {
+    Rng rng(12);
+    std::vector<float> faulty = random_floats(rng, rows * 9);
+    faulty[static_cast<size_t>(rows - 1) * 9] = std::nanf("");
+    for_each_routing(cuda, faulty, rule, {}, [&](const RoutedLists& lists) {
+      ASSERT_EQ(lists.starts.back(), rows * 2);
+      for (size_t i = 0; i < lists.rows.size(); ++i) {
+        EXPECT_EQ(std::isnan(lists.weights[i]), lists.rows[i] == rows - 1) << i;
+      }
+    });
   }
 }
 

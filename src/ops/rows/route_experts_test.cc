@@ -97,6 +97,55 @@ std::map<int32_t, double> expected_choice(const TestMatrix& logits, int64_t row,
   return choice;
 }
 
+// By two exponentials each, in double: of the best, then without it.
+std::map<int32_t, double> expected_mix(const TestMatrix& logits, int64_t row,
+                                       const RouterRule& rule) {
+  std::map<int32_t, double> choice;
+  while (std::ssize(choice) < rule.used) {
+    int32_t best = -1;
+    for (int32_t e = 0; e < rule.experts; ++e) {
+      if (choice.contains(e)) continue;
+      if (best < 0 || logits.at(row, e) > logits.at(row, best)) best = e;
+    }
+    const double largest = logits.at(row, best);
+    double sum = 0;
+    for (int32_t e = 0; e < rule.experts; ++e) {
+      const double x = logits.at(row, e), size = std::max(std::abs(x), largest);
+      if (!choice.contains(e) && largest - x <= 2 * double{rule.tolerance} * size) {
+        sum += std::exp(x);
+      }
+    }
+    choice[best] = rule.scale * std::exp(largest) / sum;
+  }
+  return choice;
+}
+
+TEST(RouteExperts, ASparseMixerTakesTwoAmongTheirNear) {
+  for (const float tolerance : {0.01f, 0.3f}) {
+    const RouterRule rule{.experts = 16,
+                          .used = 2,
+                          .scores = RouterScores::kSparseMixer,
+                          .tolerance = tolerance,
+                          .scale = 1.5f};
+    Rng rng(5);
+    TestMatrix logits(rng, 50, 16, 2.0f);
+    logits.at(49, 0) = std::nanf("");
+    const Choices choices = route(logits, rule);
+    for (int64_t t = 0; t < 50; ++t) {
+      const auto& chosen = choices[static_cast<size_t>(t)];
+      ASSERT_EQ(chosen.size(), 2u);
+      if (t == 49) {
+        for (const auto& [expert, weight] : chosen) EXPECT_TRUE(std::isnan(weight));
+        continue;
+      }
+      for (const auto& [expert, weight] : expected_mix(logits, t, rule)) {
+        ASSERT_TRUE(chosen.contains(expert)) << t;
+        EXPECT_NEAR(chosen.at(expert), weight, 1e-6) << t;
+      }
+    }
+  }
+}
+
 TEST(RouteExperts, TakesTheBestOfEachRowByEveryRule) {
   for (const auto scores : {RouterScores::kSoftmax, RouterScores::kSigmoid}) {
     for (const bool normalised : {false, true}) {

@@ -81,6 +81,7 @@ class RowRouter {
   // Best first, [used] each.
   __device__ void route(int32_t* experts, float* weights) {
     const bool has_nan = fill_keys();
+    if (rule_.scores == RouterScores::kSparseMixer) return mix(experts, weights, has_nan);
     if (rule_.groups_used < rule_.groups) leave_out_groups();
     Candidate candidate = own_best();
     float largest = 0.0f;
@@ -122,7 +123,7 @@ class RowRouter {
     const double total = by_scores ? sum_of_all(largest) : 1.0;
     for (int32_t e = lane_; e < rule_.experts; e += kWarpThreads) {
       double score = logits_[e];
-      if (!softmax()) score = sigmoid_of(score);
+      if (rule_.scores == RouterScores::kSigmoid) score = sigmoid_of(score);
       if (by_scores) score = exp(score - largest) / total;
       if (bias_ != nullptr) score += bias_[e];
       nan |= isnan(score);
@@ -130,6 +131,28 @@ class RowRouter {
     }
     __syncwarp();
     return __any_sync(kAllLanes, nan) != 0;
+  }
+
+  // Each expert in its turn, with its share of those that are not taken before it and not far from
+  // it. A lane knows what is taken of its own experts.
+  __device__ void mix(int32_t* experts, float* weights, bool has_nan) {
+    const double far = 2.0 * static_cast<double>(rule_.tolerance);
+    Candidate candidate = own_best();
+    for (int32_t i = 0; i < rule_.used; ++i) {
+      const int32_t best = take_best(candidate);
+      const double largest = logits_[best];
+      double sum = 0;
+      for (int32_t e = lane_; e < rule_.experts; e += kWarpThreads) {
+        if (keys_[e] == 0 && e != best) continue;
+        const double logit = logits_[e], factor = fmax(fabs(logit), largest);
+        if (!((largest - logit) / factor > far)) sum += exp(logit - largest);
+      }
+      sum = sum_of_warp(sum);
+      if (lane_ == 0) {
+        experts[i] = best;
+        weights[i] = has_nan ? nanf("") : static_cast<float>(rule_.scale / sum);
+      }
+    }
   }
 
   __device__ void leave_out_groups() {
