@@ -178,7 +178,7 @@ ModelSpec with_draft(const ModelSpec& model, const ModelSpec& draft) {
   both.layer_count += draft.layer_count;
   if (!both.keys_of.empty()) both.keys_of.resize(static_cast<size_t>(both.layer_count), -1);
   for (LayerKv kv : draft.kv) {
-    kv.window = 0;
+    kv.window = kv.chunk = 0;
     both.kv.push_back(kv);
   }
   return both;
@@ -186,7 +186,7 @@ ModelSpec with_draft(const ModelSpec& model, const ModelSpec& draft) {
 
 ModelSpec with_rows(const ModelSpec& model, LayerKv kind, int64_t width) {
   ModelSpec with = model;
-  kind.window = 0;
+  kind.window = kind.chunk = 0;
   const int64_t of_layer =
       kind.kv_heads * int64_t{kind.k_dim + (kind.v_aliases_k ? 0 : kind.v_dim)};
   CHECK(of_layer > 0);

@@ -46,6 +46,7 @@ std::vector<AttentionPlanShape> attention_shapes(const Device& device, const Mod
                       .head_dim = kv.k_dim,
                       .block_tokens = plan.block_tokens,
                       .window = kv.window,
+                      .chunk = kv.chunk,
                       .sm_count = device.traits().sm_count,
                       .rows_max = options.max_num_batched_tokens,
                       .sequences_max = options.max_num_seqs,

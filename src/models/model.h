@@ -36,6 +36,7 @@ struct LayerKv {
   int32_t k_dim = 0;  // components of a key
   int32_t v_dim = 0;
   int32_t window = 0;        // > 0: sliding
+  int32_t chunk = 0;         // > 0: of the window, the rows of one run of positions (AttentionArgs)
   bool v_aliases_k = false;  // a value is the first v_dim components of its key: a latent
   int32_t index_dim = 0;     // > 0: of a key of sparse attention's index, beside these
   // Empty: as the engine keeps all that have no format of their own.

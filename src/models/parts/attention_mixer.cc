@@ -194,7 +194,8 @@ class AttentionMixer final : public Mixer {
     return {.kv_heads = spec_.kv_heads,
             .k_dim = spec_.head_dim,
             .v_dim = spec_.head_dim,
-            .window = spec_.window};
+            .window = spec_.window,
+            .chunk = spec_.chunk};
   }
   int32_t query_heads() const override { return spec_.heads; }
   int32_t keys_of() const override { return spec_.keys_of; }
@@ -213,11 +214,9 @@ class AttentionMixer final : public Mixer {
     if (spec_.alibi_bias_max > 0 && device.kind == DeviceKind::kCuda) {
       return unsupported("attention with ALiBi has no kernels on a GPU yet: use --device cpu");
     }
-    if ((spec_.chunk > 0 || spec_.temperature.scale != 0) && device.kind == DeviceKind::kCuda) {
-      return unsupported(fmt::format("{} no kernels on a GPU yet: use --device cpu",
-                                     spec_.chunk > 0
-                                         ? "attention in chunks has"
-                                         : "queries that grow with their positions have"));
+    if (spec_.temperature.scale != 0 && device.kind == DeviceKind::kCuda) {
+      return unsupported(
+          "queries that grow with their positions have no kernels on a GPU yet: use --device cpu");
     }
     if (norms_by_layer() && device.kind == DeviceKind::kCuda) {
       return unsupported("LayerNorms of heads have no kernels on a GPU yet: use --device cpu");

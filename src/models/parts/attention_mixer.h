@@ -41,7 +41,7 @@ struct AttentionSpec {
   int32_t head_dim = 0;
   int32_t window = 0;  // > 0: sliding
   // > 0: rows see the keys of their own run of so many positions, which are no more than the window
-  // has (Llama 4). CPU
+  // has (Llama 4).
   int32_t chunk = 0;
   int32_t rope = 0;       // index into DecoderSpec::ropes
   float scale = 0.0f;     // of scores

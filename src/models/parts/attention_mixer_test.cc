@@ -221,6 +221,9 @@ TEST(AttentionMixer, KeepsWhatItsSpecSays) {
   EXPECT_EQ(part->kept().kv_heads, 2);
   EXPECT_EQ(part->kept().k_dim, static_cast<int32_t>(kDim));
   EXPECT_EQ(part->kept().window, 64);
+  EXPECT_EQ(part->kept().chunk, 0);
+  spec.chunk = 64;
+  EXPECT_EQ(make_part(spec, kHidden)->kept().chunk, 64);
   EXPECT_EQ(part->query_heads(), 6);
   EXPECT_EQ(part->scratch_columns(true), std::vector<int64_t>({10 * kDim, 6 * kDim}));
 }

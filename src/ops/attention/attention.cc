@@ -14,6 +14,7 @@ void check_args(const AttentionArgs& args) {
   CHECK(!args.kv.v_aliases_k || v_dim <= k_dim);
   CHECK(args.q.rows() == args.out.rows() && args.q.dtype == args.out.dtype);
   CHECK(args.q.columns() * v_dim == args.out.columns() * k_dim);
+  CHECK(args.chunk == 0 || args.window == 0 || args.chunk <= args.window);
   CHECK_MSG(args.q.columns() % (int64_t{k_dim} * args.kv.kv_heads) == 0,
             "query heads must be a multiple of the key heads");
   for (const AttentionSequence& sequence : args.sequences) {
@@ -64,7 +65,7 @@ void attention(OpContext& context, const AttentionArgs& args) {
   check_args(args);
   CHECK(is_activation(context.device, args.q.dtype));
   const bool on_cpu = context.device.kind() == DeviceKind::kCpu;
-  CHECK((args.slopes == nullptr && args.chunk == 0) || on_cpu);
+  CHECK(args.slopes == nullptr || on_cpu);
   CHECK_MSG(on_cpu || !has_tree(args), "kernels of a GPU know no trees");
   if (args.q.rows() == 0) return;
   run_op(context, attention_kernels(), args);

@@ -75,7 +75,8 @@ struct AttentionArgs {
   int32_t table_offset = 0;
   float scale = 0.0f;  // scores: q k' * scale
   int32_t window = 0;  // > 0: a row sees that many keys, itself included
-  // CPU. > 0: a row sees the keys of its own run of so many positions, up to itself (Llama 4).
+  // > 0: a row sees the keys of its own run of so many positions, up to itself (Llama 4), which are
+  // no more than the window has, where there is one.
   int32_t chunk = 0;
   float soft_cap = 0.0f;      // > 0: score := cap * tanh(score / cap)
   bool f32_products = false;  // CPU: no kernel that rounds q, keys, values or weights to BF16

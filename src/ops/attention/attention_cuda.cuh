@@ -19,9 +19,11 @@ struct AttentionArguments {
   int32_t kv_heads, group, head_dim;  // group: query heads of a key head
   int32_t value_dim;
   float scale;
-  float soft_cap;      // 0 = none
-  ScoreScale scores;   // both, in base 2
-  int32_t window;      // 0 = none
+  float soft_cap;     // 0 = none
+  ScoreScale scores;  // both, in base 2
+  // > 0: a row sees that many keys; < 0: those of its own run of -window positions; 0: all. One
+  // number for both: with one more of them the prefill kernels spill.
+  int32_t window;
   const float* sinks;  // [Hq] or null
   std::byte* plan;     // the arena
   float* partials;     // [split tile, kv head] x PartialTile (decode.cuh)
@@ -45,6 +47,7 @@ struct AttentionArguments {
   }
   // The first key that a row at `position` sees.
   __device__ int32_t first_key(int32_t position) const {
+    if (window < 0) return position / -window * -window;
     return window > 0 ? max(0, position + 1 - window) : 0;
   }
 };
@@ -95,7 +98,7 @@ AttentionArguments<T> attention_arguments(const AttentionArgs& args, float* part
           .scale = args.scale,
           .soft_cap = args.soft_cap,
           .scores = ScoreScale::of(args.scale, args.soft_cap),
-          .window = args.window,
+          .window = args.chunk > 0 ? -args.chunk : args.window,
           .sinks = args.sinks,
           .plan = args.plan->device,
           .partials = partials,

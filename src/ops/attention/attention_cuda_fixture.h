@@ -36,6 +36,7 @@ struct CudaCase {
   DType dtype = DType::kBF16;
   std::vector<Part> parts;
   int32_t window = 0;
+  int32_t chunk = 0;  // no more than the window
   float soft_cap = 0.0f;
   bool sinks = false;
   int32_t sm_count = 0;       // that the plan is made for; 0: the device's
@@ -50,8 +51,8 @@ struct CudaCase {
   std::string name() const {
     std::string text = std::string(dtype_name(dtype)) + " q" + std::to_string(heads.query) + " kv" +
                        std::to_string(heads.kv) + " d" + std::to_string(heads.dim) + " window " +
-                       std::to_string(window) + " cap " + std::to_string(soft_cap) +
-                       (sinks ? " sinks" : "") + kept_name() + " parts";
+                       std::to_string(window) + " chunk " + std::to_string(chunk) + " cap " +
+                       std::to_string(soft_cap) + (sinks ? " sinks" : "") + kept_name() + " parts";
     for (const Part& part : parts) {
       text += " " + std::to_string(part.rows) + "/" + std::to_string(part.length);
     }
@@ -144,6 +145,7 @@ class Problem {
   AttentionArgs arguments() const {
     return {.scale = 1.0f / std::sqrt(static_cast<float>(c_.heads.dim)),
             .window = c_.window,
+            .chunk = c_.chunk,
             .soft_cap = c_.soft_cap};
   }
   const CudaCase& c() const { return c_; }
@@ -193,14 +195,15 @@ class Problem {
            token % kBlock;
   }
   void write_sequence(size_t i) {
-    const int32_t seen_first =
-        c_.window > 0 ? std::max(0, c_.parts[i].length - c_.parts[i].rows + 1 - c_.window) : 0;
+    const int32_t first_row = c_.parts[i].length - c_.parts[i].rows;
+    int32_t seen_first = c_.window > 0 ? std::max(0, first_row + 1 - c_.window) : 0;
+    if (c_.chunk > 0) seen_first = std::max(seen_first, first_row / c_.chunk * c_.chunk);
     for (int32_t t = seen_first / kBlock * kBlock; t < c_.parts[i].length; ++t) {
       for (int32_t head = 0; head < c_.heads.kv; ++head) {
         for (const bool is_key : {true, false}) keep(random_head(), slot_of(i, t), head, is_key);
       }
     }
-    // Blocks wholly behind the first row's window were given back.
+    // Blocks wholly behind the first row's window, or before its chunk, are not there.
     for (int32_t b = 0; b < seen_first / kBlock; ++b) tables_[i][static_cast<size_t>(b)] = 1 << 28;
   }
 
@@ -358,6 +361,7 @@ class OnDevice {
                                    .kv_heads = c.heads.kv,
                                    .head_dim = c.heads.dim,
                                    .window = c.window,
+                                   .chunk = c.chunk,
                                    .sm_count = sm_count,
                                    .rows_max = static_cast<int32_t>(rows_),
                                    .sequences_max = static_cast<int32_t>(rows_),

@@ -53,6 +53,45 @@ TEST_F(AttentionCuda, WindowsCapsAndSinks) {
   }
 }
 
+// A chunk ends within a tile, a page, a step; with the window that the engine keeps of it.
+TEST_F(AttentionCuda, Chunks) {
+  const std::vector<Part> parts = {{300, 300}, {150, 700}, {1, 65}, {1, 64}, {3, 130},
+                                   {1, 2000},  {5, 1026},  {1, 1},  {7, 515}};
+  for (const int32_t dim : {48, 64, 80, 96, 128, 256}) {
+    for (const int32_t chunk : {1, 12, 64, 100, 512}) {
+      expect_agreement(device(),
+                       {.heads = {8, 2, dim}, .parts = parts, .window = chunk, .chunk = chunk});
+    }
+    expect_agreement(
+        device(), {.heads = {16, 1, dim}, .parts = parts, .window = 0, .chunk = 40, .sinks = true});
+  }
+  expect_agreement(
+      device(),
+      {.heads = {8, 2, 64}, .dtype = DType::kF32, .parts = parts, .window = 100, .chunk = 100});
+}
+
+// Rows on both sides of the end of a chunk whose keys are shared out: of some splits a row sees no
+// key.
+TEST_F(AttentionCuda, ChunksInSplits) {
+  for (const int32_t dim : {64, 80, 96, 128, 256}) {
+    for (const int32_t chunk : {1500, 2048}) {
+      for (const int32_t sm_count : {1, 40, 1000}) {
+        expect_agreement(device(), {.heads = {8, 2, dim},
+                                    .parts = {{1, 4000}, {3, 3002}, {5, 2050}, {1, 1500}},
+                                    .window = chunk,
+                                    .chunk = chunk,
+                                    .sm_count = sm_count});
+        expect_agreement(device(), {.heads = {7, 1, dim},
+                                    .parts = {{44, 3020}, {130, 2100}, {40, 4000}},
+                                    .window = chunk,
+                                    .chunk = chunk,
+                                    .sm_count = sm_count,
+                                    .split_prompts = true});
+      }
+    }
+  }
+}
+
 // Lengths around the edges of pages, steps and tiles.
 TEST_F(AttentionCuda, OddLengths) {
   std::vector<Part> decode, prefill;
@@ -183,9 +222,11 @@ TEST_F(AttentionCuda, BlocksBeyondTwoToThe31Elements) {
 // The whole prompt, chunks of it beside other sequences, and token by token.
 TEST_F(AttentionCuda, BatchInvariantRowsHaveTheSameBits) {
   for (const int32_t dim : {64, 96, 128, 256}) {
-    for (const int32_t window : {0, 70, 200}) {
+    for (const int32_t window : {0, 70, 100, 200}) {
       CudaCase c{.heads = {6, 2, dim}, .parts = {{330, 330}, {150, 150}}, .window = window};
-      if (window > 0) c.kept = window == 70 ? KvFormat::kInt4Head : KvFormat::kInt8Head;
+      if (window == 100) c.chunk = window;
+      if (window > 0 && c.chunk == 0)
+        c.kept = window == 70 ? KvFormat::kInt4Head : KvFormat::kInt8Head;
       Problem problem(c);
       const std::vector<float> expected = problem.expected();
       OnDevice on_device(device(), problem);

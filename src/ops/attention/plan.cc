@@ -46,6 +46,7 @@ int32_t tile_positions(int32_t tile_rows, int32_t group) { return std::max(1, ti
 
 // The first key that a row at `position` sees.
 int32_t first_seen(const AttentionPlanShape& shape, int32_t position) {
+  if (shape.chunk > 0) return position / shape.chunk * shape.chunk;
   return shape.window > 0 ? std::max(0, position + 1 - shape.window) : 0;
 }
 
@@ -97,9 +98,8 @@ void longest_first(std::span<AttentionTileWork> tiles) {
 // Bytes of keys and values that the rows of a prompt see.
 int64_t seen_bytes(const AttentionPlanShape& shape, const AttentionSequence& sequence) {
   constexpr int64_t kKeyAndValue = 2 * 2;
-  const int32_t keys = shape.window > 0
-                           ? std::min(sequence.kv_length, sequence.row_count - 1 + shape.window)
-                           : sequence.kv_length;
+  const int32_t keys =
+      sequence.kv_length - first_seen(shape, sequence.kv_length - sequence.row_count);
   return kKeyAndValue * keys * shape.kv_heads * shape.head_dim;
 }
 

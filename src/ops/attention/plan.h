@@ -43,7 +43,8 @@ struct AttentionPlanShape {
   int32_t kv_heads = 0;
   int32_t head_dim = 0;
   int32_t block_tokens = 16;
-  int32_t window = 0;         // as in AttentionArgs
+  int32_t window = 0;  // as in AttentionArgs, as is chunk
+  int32_t chunk = 0;
   int32_t sm_count = 0;       // DeviceTraits
   int32_t rows_max = 0;       // most rows of a step
   int32_t sequences_max = 0;  // most sequences of a step

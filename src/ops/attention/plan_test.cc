@@ -122,7 +122,8 @@ void expect_whole(const Planned& planned, const std::vector<AttentionSequence>& 
       std::sort(parts.begin(), parts.end(),
                 [](const auto& a, const auto& b) { return a.split < b.split; });
       const int32_t position = sequence.kv_length - sequence.row_count + r;
-      const int32_t seen = shape.window > 0 ? std::max(0, position + 1 - shape.window) : 0;
+      int32_t seen = shape.window > 0 ? std::max(0, position + 1 - shape.window) : 0;
+      if (shape.chunk > 0) seen = position - position % shape.chunk;
       EXPECT_LE(parts.front().key_first, seen);
       EXPECT_GT(parts.back().key_last, position);
       EXPECT_LE(parts.back().key_last, sequence.kv_length);
@@ -146,6 +147,7 @@ TEST(AttentionPlan, CutsEveryStepWhole) {
     shape.kv_heads = static_cast<int32_t>(rng.between(1, 16));
     shape.query_heads = shape.kv_heads * groups[rng.below(9)];
     shape.window = rng.below(3) == 0 ? static_cast<int32_t>(rng.between(1, 3000)) : 0;
+    if (rng.below(2) == 0) shape.chunk = shape.window;
     shape.sm_count = static_cast<int32_t>(rng.between(1, 200));
     shape.split_prompts = rng.below(2) == 0;
     std::vector<std::pair<int32_t, int32_t>> sizes;
@@ -313,6 +315,21 @@ TEST(AttentionPlan, AWindowLeavesOldKeysOut) {
   for (const AttentionTileWork& tile : planned.decode()) EXPECT_EQ(tile.key_first, 4896);
   for (const AttentionTileWork& tile : planned.prefill()) {
     EXPECT_LE(tile.key_last - tile.key_first, 100 + 32 + 16);
+  }
+}
+
+TEST(AttentionPlan, AChunkLeavesTheKeysOfOthersOut) {
+  AttentionPlanShape shape = kLlama8b;
+  shape.window = shape.chunk = 500;
+  const auto sequences = step({{1, 5120}, {1, 5000}, {1, 5001}, {300, 4200}});
+  const Planned planned = plan_of(shape, sequences);
+  expect_whole(planned, sequences);
+  for (const AttentionTileWork& tile : planned.decode()) {
+    // The page of the first key of the run: 5000, or 4500, whose last row is 4999.
+    EXPECT_EQ(tile.key_first, tile.position >= 5000 ? 4992 : 4496);
+  }
+  for (const AttentionTileWork& tile : planned.prefill()) {
+    EXPECT_EQ(tile.key_first, tile.position >= 4000 ? 4000 : 3488);
   }
 }
 

@@ -390,7 +390,8 @@ class PrefillConsumer {
     named_sync(kConsumerBarrier + consumer_, kWarpgroupThreads);
   }
 
-  // Caps the scores; those of keys that a row does not see become -inf.
+  // Caps the scores; those of keys that a row does not see become -inf. The later of the thread's
+  // two rows sees no earlier keys than the other.
   __device__ __forceinline__ void mask(const AttentionArguments<T>& args,
                                        const AttentionTileWork& tile, int32_t step,
                                        const RowPair& rows, Scores& scores) const {
@@ -399,8 +400,7 @@ class PrefillConsumer {
       for (int i = 0; i < kKeys / 2; ++i) scores[i] = args.scores.capped(scores[i]);
     }
     const int32_t first = tile.step_first + step * kKeys;
-    const bool masked = first + kKeys > tile.position + 1 ||
-                        first < args.first_key(tile.position + tile.row_count - 1);
+    const bool masked = first + kKeys > tile.position + 1 || first < rows.first_key[1];
     if (!masked) return;
     const int32_t mine = first + thread_ % 4 * 2;
 #pragma unroll

@@ -26,6 +26,7 @@ struct Case {
   DType dtype = DType::kBF16;
   bool norms = false;
   int32_t window = 0;
+  int32_t chunk = 0;  // no more than the window
   float soft_cap = 0.0f;
   bool sinks = false;
   int32_t sm_count = 132;     // that the plan is made for
@@ -37,9 +38,9 @@ struct Case {
   std::string name() const {
     return std::string(dtype_name(dtype)) + " q" + std::to_string(query) + " kv" +
            std::to_string(kv) + " d" + std::to_string(dim) + (norms ? " norms" : "") + " window " +
-           std::to_string(window) + " cap " + std::to_string(soft_cap) + (sinks ? " sinks" : "") +
-           " for " + std::to_string(sm_count) + " of " + std::to_string(lengths.size()) + " from " +
-           std::to_string(lengths.front());
+           std::to_string(window) + " chunk " + std::to_string(chunk) + " cap " +
+           std::to_string(soft_cap) + (sinks ? " sinks" : "") + " for " + std::to_string(sm_count) +
+           " of " + std::to_string(lengths.size()) + " from " + std::to_string(lengths.front());
   }
 };
 
@@ -103,6 +104,7 @@ class Problem {
     return {.rope = {.query_heads = c_.query, .norm_eps = 1e-6f},
             .attention = {.scale = 1.0f / std::sqrt(static_cast<float>(c_.dim)),
                           .window = c_.window,
+                          .chunk = c_.chunk,
                           .soft_cap = c_.soft_cap}};
   }
   ConstTensorView queries_of(const TensorView& qkv) const {
@@ -302,6 +304,7 @@ class OnDevice {
                                    .kv_heads = c.kv,
                                    .head_dim = c.dim,
                                    .window = c.window,
+                                   .chunk = c.chunk,
                                    .sm_count = c.sm_count,
                                    .rows_max = static_cast<int32_t>(c.rows()),
                                    .sequences_max = static_cast<int32_t>(c.rows())};
@@ -421,6 +424,8 @@ TEST_F(RopeAttentionCuda, SplitsAndPersistence) {
       c.window = 1500;
       c.sinks = true;
       expect_agreement(device(), c);
+      c.chunk = c.window;
+      expect_agreement(device(), c);
     }
   }
 }
@@ -432,6 +437,11 @@ TEST_F(RopeAttentionCuda, WindowsCapsAndSinks) {
       c.window = window;
       expect_agreement(device(), c);
     }
+    for (const int32_t chunk : {1, 40, 64, 129}) {
+      c.window = c.chunk = chunk;
+      expect_agreement(device(), c);
+    }
+    c.chunk = 0;
     c.soft_cap = 2.0f;
     c.window = 0;
     expect_agreement(device(), c);
