@@ -110,8 +110,6 @@ TEST(DeviceLimits, PartsOfCpusAloneAreRefusedByName) {
            spec.layers[0].dense().gate_cutoff = 1.0f;
          }),
          "sparse gates");
-  starts(refused([](DecoderSpec& spec) { spec.layers[0].attention().temperature.scale = 0.1f; }),
-         "queries that grow with their positions");
   starts(refused([](DecoderSpec& spec) {
            spec.layers[0].mixer = NoMixerSpec{};
            spec.layers[0].feed_forward =

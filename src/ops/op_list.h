@@ -30,6 +30,7 @@
 #include "ops/rows/row_gather.h"
 #include "ops/rows/row_gather_sum.h"
 #include "ops/rows/row_scatter_add.h"
+#include "ops/rows/scale_queries.h"
 #include "ops/rows/sigmoid_gate.h"
 #include "ops/rows/soft_cap.h"
 #include "ops/sampling/device_sample.h"
@@ -75,6 +76,7 @@
   OP(route_experts, RouteExpertsArgs)        \
   OP(row_gather, RowGatherArgs)              \
   OP(row_gather_sum, RowGatherSumArgs)       \
+  OP(scale_queries, ScaleQueriesArgs)        \
   OP(selective_scan, SelectiveScanArgs)      \
   OP(sigmoid_gate, SigmoidGateArgs)          \
   OP(slot_state, SlotStateArgs)              \

@@ -16,6 +16,7 @@
 #include "ops/linear/linear.h"
 #include "ops/rows/layer_norm.h"
 #include "ops/rows/row_gather.h"
+#include "ops/rows/scale_queries.h"
 #include "ops/rows/sigmoid_gate.h"
 
 namespace headrace {
@@ -156,7 +157,7 @@ class AttentionMixer final : public Mixer {
 
   Status load(LayerTensors& tensors) override {
     HR_ASSIGN_OR_RETURN(qkv_, tensors.matrix(qkv_stack()));
-    if (spec_.bare_qk_norm) {
+    if (spec_.bare_qk_norm || spec_.qk_norm == QkNorm::kHeadBehind) {
       HR_ASSIGN_OR_RETURN(q_norm_, tensors.constant(dim(), 1.0f));
       HR_ASSIGN_OR_RETURN(k_norm_, tensors.constant(dim(), 1.0f));
     } else if (spec_.qk_norm == QkNorm::kHead || spec_.qk_norm == QkNorm::kRow) {
@@ -171,9 +172,7 @@ class AttentionMixer final : public Mixer {
     if (spec_.value_norm) {
       HR_ASSIGN_OR_RETURN(v_norm_, tensors.constant(dim(), 1.0f));
     }
-    if (spec_.qk_norm == QkNorm::kHeadBehind && !spec_.bare_qk_norm) {
-      HR_RETURN_IF_ERROR(join_norms(tensors));
-    }
+    if (weighs_behind()) HR_RETURN_IF_ERROR(join_norms(tensors));
     if (spec_.sinks) {
       HR_ASSIGN_OR_RETURN(sinks_, tensors.vector("attn_sinks.weight", whole_.heads));
     }
@@ -214,16 +213,8 @@ class AttentionMixer final : public Mixer {
     if (spec_.alibi_bias_max > 0 && device.kind == DeviceKind::kCuda) {
       return unsupported("attention with ALiBi has no kernels on a GPU yet: use --device cpu");
     }
-    if (spec_.temperature.scale != 0 && device.kind == DeviceKind::kCuda) {
-      return unsupported(
-          "queries that grow with their positions have no kernels on a GPU yet: use --device cpu");
-    }
     if (norms_by_layer() && device.kind == DeviceKind::kCuda) {
       return unsupported("LayerNorms of heads have no kernels on a GPU yet: use --device cpu");
-    }
-    if (spec_.qk_norm == QkNorm::kHeadBehind && device.kind == DeviceKind::kCuda) {
-      return unsupported(
-          "norms behind the rotation have no kernels on a GPU yet: use --device cpu");
     }
     if ((spec_.value_norm || reads_keys()) && device.kind == DeviceKind::kCuda) {
       return unsupported(fmt::format("{} no kernels on a GPU yet: use --device cpu",
@@ -260,9 +251,9 @@ class AttentionMixer final : public Mixer {
     const TensorView gate = column_range(projected, 0, gate_width());
     if (run.kept != nullptr) return attend_kept(run, rope, q, gate, out);
     const AttentionArgs attention = attention_of(run, run.group, q, out_.own_columns(out));
-    if (spec_.qk_norm == QkNorm::kHeadBehind || reads_keys()) {
+    if (weighs_behind() || reads_keys()) {
       rope_kv(context, rope);
-      normalise_behind(context, q);
+      weigh_queries(context, q);
       headrace::attention(context, attention);
     } else {
       rope_attention(context, {.rope = rope, .attention = attention});
@@ -282,7 +273,7 @@ class AttentionMixer final : public Mixer {
     const std::span<const int32_t> rows = run.kept->rows;
     rope_kv(context, rope);
     if (rows.empty()) return;
-    normalise_behind(context, q);
+    weigh_queries(context, q);
     run.branch.keep_rows(rows);
     const int64_t kept = run.branch.rows();
     const TensorView kept_q = out_.own_columns(scratch.row_range(scratch.rows() - kept, kept));
@@ -445,23 +436,21 @@ class AttentionMixer final : public Mixer {
                            .out = rows});
     }
   }
-  // Of norms behind the rotation both weights go to the queries: a key is divided by its size
-  // before it is rotated, which is the same.
+  // Of norms behind the rotation both weights go to the queries, behind it: a head is divided by
+  // its size before it is rotated, which is the same.
+  bool weighs_behind() const { return spec_.qk_norm == QkNorm::kHeadBehind && !spec_.bare_qk_norm; }
   Status join_norms(LayerTensors& tensors) {
     HR_ASSIGN_OR_RETURN(std::vector<float> both,
                         tensors.values("attn_q_norm.weight", Shape{dim()}));
     HR_ASSIGN_OR_RETURN(const std::vector<float> of_keys,
                         tensors.values("attn_k_norm.weight", Shape{dim()}));
     for (size_t i = 0; i < both.size(); ++i) both[i] *= of_keys[i];
-    HR_ASSIGN_OR_RETURN(q_norm_, tensors.made_vector(both));
-    HR_ASSIGN_OR_RETURN(k_norm_, tensors.constant(dim(), 1.0f));
+    HR_ASSIGN_OR_RETURN(query_weights_, tensors.made_vector(both));
     return ok_status();
   }
-  void normalise_behind(OpContext& context, const TensorView& q) const {
-    if (spec_.qk_norm != QkNorm::kHeadBehind) return;
-    for (int64_t head = 0; head < spec_.heads; ++head) {
-      normalise_row(context, q_norm_, column_range(q, head * dim(), dim()));
-    }
+  void weigh_queries(OpContext& context, const TensorView& q) const {
+    if (!weighs_behind()) return;
+    scale_queries(context, {.x = q, .weights = query_weights_.data(), .head_dim = spec_.head_dim});
   }
   void normalise_values(OpContext& context, const TensorView& qkv) const {
     if (!spec_.value_norm) return;
@@ -472,15 +461,9 @@ class AttentionMixer final : public Mixer {
   }
   // REQUIRES: no norm of queries follows
   void tune_queries(const MixerRun& run, const TensorView& q) const {
-    const QueryTemperature& rule = spec_.temperature;
-    if (rule.scale == 0) return;
-    for (int64_t t = 0; t < q.rows(); ++t) {
-      const int32_t steps = (run.positions[static_cast<size_t>(t)] + rule.offset) / rule.step;
-      if (steps == 0) continue;
-      const float factor = 1.0f + rule.scale * std::log(1.0f + static_cast<float>(steps));
-      float* const row = f32_row(q, t);
-      for (int64_t i = 0; i < q.columns(); ++i) row[i] *= factor;
-    }
+    if (spec_.temperature.scale == 0) return;
+    scale_queries(run.branch.context(),
+                  {.x = q, .temperature = spec_.temperature, .positions = run.positions});
   }
   void normalise_row(OpContext& context, const DeviceVector& weight, const TensorView& rows) const {
     rms_norm(context, {.x = rows,
@@ -491,7 +474,6 @@ class AttentionMixer final : public Mixer {
   }
 
   RopeKvArgs rotation(const MixerRun& run, const TensorView& qkv) const {
-    const bool heads = spec_.qk_norm == QkNorm::kHead;
     const RopeAngles& angles = run.angles[static_cast<size_t>(spec_.rope)];
     KvLayerView kv = run.kv;
     if (reads_keys()) kv.kv_heads = 0;  // of queries alone
@@ -502,15 +484,18 @@ class AttentionMixer final : public Mixer {
             .query_heads = spec_.heads,
             .kv = kv,
             .slots = run.group.slots,
-            .q_norm = heads ? q_norm_.data() : nullptr,
+            .q_norm = normalises_heads() ? q_norm_.data() : nullptr,
             .k_norm = key_norm(),
             .norm_eps = spec_.qk_norm_eps};
   }
 
-  // What rope_kv norms keys by; of no keys something that is there.
+  // Whether rope_kv does.
+  bool normalises_heads() const {
+    return spec_.qk_norm == QkNorm::kHead || spec_.qk_norm == QkNorm::kHeadBehind;
+  }
+  // What it norms keys by; of no keys something that is there.
   const float* key_norm() const {
-    if (spec_.qk_norm == QkNorm::kHeadBehind) return k_norm_.data();
-    if (spec_.qk_norm != QkNorm::kHead) return nullptr;
+    if (!normalises_heads()) return nullptr;
     return reads_keys() ? q_norm_.data() : k_norm_.data();
   }
 
@@ -536,9 +521,10 @@ class AttentionMixer final : public Mixer {
   const AttentionSpec whole_;  // with those of all ranks
   int64_t query_first_ = 0;    // of this rank's heads
   int64_t key_first_ = 0;
-  LinearLayer qkv_;      // [(Hq + 2 Hkv) d, input]; with gates, [(2 Hq + 2 Hkv) d, input]
-  DeviceVector q_norm_;  // [d] of kHead, [Hq d] of kRow
-  DeviceVector k_norm_;  // [d] of kHead, [Hkv d] of kRow
+  LinearLayer qkv_;             // [(Hq + 2 Hkv) d, input]; with gates, [(2 Hq + 2 Hkv) d, input]
+  DeviceVector q_norm_;         // [d] of kHead and kHeadBehind, [Hq d] of kRow
+  DeviceVector k_norm_;         // [d] of kHead and kHeadBehind, [Hkv d] of kRow
+  DeviceVector query_weights_;  // [d] of norms behind the rotation, or empty
   DeviceVector q_norm_bias_, k_norm_bias_;  // as the weights of LayerNorms, [heads d], or empty
   DeviceVector v_norm_;                     // [d] of 1, or empty
   DeviceVector sinks_;                      // [heads of all ranks], or empty

@@ -5,13 +5,14 @@
 #include <memory>
 
 #include "models/parts/layer_part.h"
+#include "ops/rows/scale_queries.h"
 
 namespace headrace {
 
 enum class QkNorm {
   kNone,
   kHead,        // RMSNorm of each head's components (Qwen3, Gemma 3)
-  kHeadBehind,  // the same behind the rotation (Hunyuan). CPU
+  kHeadBehind,  // the same behind the rotation (Hunyuan)
   kHeadLayer,   // LayerNorm of each head's, with a weight and a bias for all (Persimmon). CPU
   kEachLayer,   // the same with a weight of each head's own, and no bias (Command R+). CPU
   kRow,         // RMSNorm over all heads of a row (OLMo 2 and 3)
@@ -27,14 +28,6 @@ enum class QkvTensors {
   kFusedByQuarter,
 };
 
-// By how much the queries of later positions are multiplied: 1 + scale * ln(1 + floor((position +
-// offset) / step)) (Llama 4, Ministral 3). CPU
-struct QueryTemperature {
-  float scale = 0.0f;  // 0: not
-  int32_t step = 0;
-  int32_t offset = 0;
-};
-
 struct AttentionSpec {
   int32_t heads = 0;
   int32_t kv_heads = 0;
@@ -48,8 +41,8 @@ struct AttentionSpec {
   float soft_cap = 0.0f;  // 0 = none
   QkNorm qk_norm = QkNorm::kNone;
   float qk_norm_eps = 0.0f;
-  bool bare_qk_norm = false;  // of heads: the norms have no weights (Llama 4)
-  QueryTemperature temperature;
+  bool bare_qk_norm = false;     // of heads: the norms have no weights (Llama 4)
+  QueryTemperature temperature;  // of queries at later positions (Llama 4, Ministral 3)
   QkvTensors qkv = QkvTensors::kSeparate;
   bool qkv_bias = false;
   bool out_bias = false;

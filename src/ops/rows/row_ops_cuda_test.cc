@@ -16,6 +16,7 @@
 #include "ops/rows/residual_add.h"
 #include "ops/rows/rope_angles.h"
 #include "ops/rows/row_gather.h"
+#include "ops/rows/scale_queries.h"
 #include "ops/rows/soft_cap.h"
 #include "tensor/quantised_row.h"
 
@@ -223,6 +224,52 @@ TEST(RowOpsCuda, SoftCap) {
     std::vector<float> expected;
     for (const float v : values) expected.push_back(30.0f * std::tanh(v / 30.0f));
     expect_near(x.read(), expected, 2e-6);
+  }
+}
+
+// Queries of heads of 1 to 128 components, wherever a row begins.
+TEST(RowOpsCuda, ScaleQueries) {
+  HR_CUDA_DEVICE_OR_SKIP(cuda);
+  TestDevice cpu = TestDevice::cpu(1);
+  for (const DType dtype : kTypes) {
+    for (const int32_t dim : {1, 12, 20, 64, 128}) {
+      for (const int64_t rows : {1, 3, 70}) {
+        for (const int64_t gap : {0, 3, 8}) {
+          for (const float scale : {0.0f, 0.4f}) {
+            const int64_t columns = int64_t{dim} * 17;
+            Rng rng(static_cast<uint64_t>(dim + rows));
+            const std::vector<float> start = rounded_floats(rng, dtype, rows * columns, 2.0f);
+            const std::vector<float> weights = random_floats(rng, dim);
+            std::vector<int32_t> positions;
+            for (int64_t t = 0; t < rows; ++t) {
+              positions.push_back(static_cast<int32_t>(rng.below(200000)) >> rng.below(18));
+            }
+            const CudaArray<int32_t> positions_on(cuda, positions);
+            const CudaArray<float> weights_on(cuda, weights);
+            for (const bool weighted : {false, true}) {
+              std::vector<float> expected = start;
+              ScaleQueriesArgs args{.x = host_view(expected, rows, columns),
+                                    .temperature = {.scale = scale, .step = 32, .offset = 1},
+                                    .positions = positions,
+                                    .weights = weighted ? weights.data() : nullptr,
+                                    .head_dim = dim};
+              OpContext reference = cpu.context(), context = cuda.context();
+              scale_queries_kernels().all().back().run(reference, args);
+              for (const auto& kernel : scale_queries_kernels().all()) {
+                CudaMatrix x(cuda, dtype, rows, columns, gap, &start);
+                args.x = x.view();
+                args.positions = positions_on.span();
+                args.weights = weighted ? weights_on.data() : nullptr;
+                if (!kernel.supports(cuda.device().traits(), args)) continue;
+                SCOPED_TRACE(label(kernel.name, dtype, rows, columns));
+                kernel.run(context, args);
+                expect_near(x.read(), expected, unit_of(dtype), 1e-6);
+              }
+            }
+          }
+        }
+      }
+    }
   }
 }
 

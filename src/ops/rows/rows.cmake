@@ -6,14 +6,15 @@ ops_room(rows
     layer_norm.cc layer_norm_cpu.cc layer_norm_cpu_avx2.cc layer_norm_cpu_avx512.cc residual_add.cc residual_add_cpu.cc
     rms_norm.cc rms_norm_cpu.cc rms_norm_cpu_avx2.cc rms_norm_cpu_avx512.cc rope_angles.cc rope_angles_cpu.cc
     route_experts.cc route_experts_cpu.cc row_gather.cc row_gather_cpu.cc row_gather_sum.cc row_gather_sum_cpu.cc row_scatter_add.cc row_scatter_add_cpu.cc
+    scale_queries.cc scale_queries_cpu.cc
     sigmoid_gate.cc sigmoid_gate_cpu.cc sigmoid_gate_cpu_avx2.cc sigmoid_gate_cpu_avx512.cc
     soft_cap.cc soft_cap_cpu.cc soft_cap_cpu_avx2.cc soft_cap_cpu_avx512.cc
   CUDA
     activation_cuda.cu embedding_cuda.cu gated_norm_cuda.cu layer_norm_cuda.cu residual_add_cuda.cu rms_norm_cuda.cu
-    rope_angles_cuda.cu route_experts_cuda.cu row_gather_cuda.cu row_gather_sum_cuda.cu sigmoid_gate_cuda.cu soft_cap_cuda.cu
+    rope_angles_cuda.cu route_experts_cuda.cu row_gather_cuda.cu row_gather_sum_cuda.cu scale_queries_cuda.cu sigmoid_gate_cuda.cu soft_cap_cuda.cu
   TESTS
     activation_test.cc embedding_test.cc gated_norm_test.cc layer_norm_test.cc residual_add_test.cc rms_norm_test.cc
-    rope_angles_test.cc route_experts_test.cc route_experts_cuda_test.cc row_gather_sum_test.cc row_scatter_add_test.cc row_ops_cuda_test.cc sigmoid_gate_test.cc soft_cap_test.cc)
+    rope_angles_test.cc route_experts_test.cc route_experts_cuda_test.cc row_gather_sum_test.cc row_scatter_add_test.cc row_ops_cuda_test.cc scale_queries_test.cc sigmoid_gate_test.cc soft_cap_test.cc)
 
 foreach(op activation gated_norm layer_norm rms_norm sigmoid_gate soft_cap)
   ops_compile_for(rows "${avx2_flags}" ${op}_cpu_avx2.cc)
