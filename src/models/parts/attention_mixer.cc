@@ -213,9 +213,6 @@ class AttentionMixer final : public Mixer {
     if (spec_.alibi_bias_max > 0 && device.kind == DeviceKind::kCuda) {
       return unsupported("attention with ALiBi has no kernels on a GPU yet: use --device cpu");
     }
-    if (norms_by_layer() && device.kind == DeviceKind::kCuda) {
-      return unsupported("LayerNorms of heads have no kernels on a GPU yet: use --device cpu");
-    }
     if ((spec_.value_norm || reads_keys()) && device.kind == DeviceKind::kCuda) {
       return unsupported(fmt::format("{} no kernels on a GPU yet: use --device cpu",
                                      spec_.value_norm
@@ -390,16 +387,15 @@ class AttentionMixer final : public Mixer {
   bool norms_by_layer() const {
     return spec_.qk_norm == QkNorm::kHeadLayer || spec_.qk_norm == QkNorm::kEachLayer;
   }
-  // Of this rank's heads, [heads, d], in the order of our rotation.
+  // Of this rank's heads, [query and key heads, d], in the order of our rotation.
   Status load_layer_norms(LayerTensors& tensors) {
     const struct {
       const char* name;
       int32_t heads, all;
       int64_t first;
-      DeviceVector &weight, &bias;
-    } norms[] = {
-        {"attn_q_norm", spec_.heads, whole_.heads, query_first_, q_norm_, q_norm_bias_},
-        {"attn_k_norm", spec_.kv_heads, whole_.kv_heads, key_first_, k_norm_, k_norm_bias_}};
+    } norms[] = {{"attn_q_norm", spec_.heads, whole_.heads, query_first_},
+                 {"attn_k_norm", spec_.kv_heads, whole_.kv_heads, key_first_}};
+    std::vector<float> weights, biases;
     const bool each = spec_.qk_norm == QkNorm::kEachLayer;
     for (const auto& norm : norms) {
       const Shape shape = each ? Shape{norm.all, dim()} : Shape{dim()};
@@ -410,31 +406,27 @@ class AttentionMixer final : public Mixer {
         HR_ASSIGN_OR_RETURN(bias, tensors.values(name + ".bias", shape));
       }
       const RowOrder order = rotated_rows(norm.heads);
-      std::vector<float> weights, biases;
       for (int64_t r = 0; r < norm.heads * dim(); ++r) {
         int64_t from = order.empty() ? r : order[static_cast<size_t>(r)];
         from = each ? norm.first * dim() + from : from % dim();
         weights.push_back(weight[static_cast<size_t>(from)]);
         biases.push_back(bias[static_cast<size_t>(from)]);
       }
-      HR_ASSIGN_OR_RETURN(norm.weight, tensors.made_vector(weights));
-      HR_ASSIGN_OR_RETURN(norm.bias, tensors.made_vector(biases));
     }
+    HR_ASSIGN_OR_RETURN(head_norms_, tensors.made_vector(weights));
+    HR_ASSIGN_OR_RETURN(head_norm_biases_, tensors.made_vector(biases));
     return ok_status();
   }
   void normalise_heads(OpContext& context, const TensorView& qkv) const {
     if (!norms_by_layer()) return;
-    for (int64_t head = 0; head < spec_.heads + spec_.kv_heads; ++head) {
-      const bool of_keys = head >= spec_.heads;
-      const int64_t at = (of_keys ? head - spec_.heads : head) * dim();
-      const TensorView rows = column_range(qkv, head * dim(), dim());
-      layer_norm(context, {.x = rows,
-                           .residual = {},
-                           .weight = (of_keys ? k_norm_ : q_norm_).data() + at,
-                           .bias = (of_keys ? k_norm_bias_ : q_norm_bias_).data() + at,
-                           .eps = spec_.qk_norm_eps,
-                           .out = rows});
-    }
+    const TensorView rows = column_range(qkv, 0, q_width() + k_width());
+    layer_norm(context, {.x = rows,
+                         .residual = {},
+                         .weight = head_norms_.data(),
+                         .bias = head_norm_biases_.data(),
+                         .eps = spec_.qk_norm_eps,
+                         .out = rows,
+                         .groups = spec_.heads + spec_.kv_heads});
   }
   // Of norms behind the rotation both weights go to the queries, behind it: a head is divided by
   // its size before it is rotated, which is the same.
@@ -525,11 +517,11 @@ class AttentionMixer final : public Mixer {
   DeviceVector q_norm_;         // [d] of kHead and kHeadBehind, [Hq d] of kRow
   DeviceVector k_norm_;         // [d] of kHead and kHeadBehind, [Hkv d] of kRow
   DeviceVector query_weights_;  // [d] of norms behind the rotation, or empty
-  DeviceVector q_norm_bias_, k_norm_bias_;  // as the weights of LayerNorms, [heads d], or empty
-  DeviceVector v_norm_;                     // [d] of 1, or empty
-  DeviceVector sinks_;                      // [heads of all ranks], or empty
-  DeviceVector slopes_;                     // [heads of all ranks] or empty
-  BranchOutput out_;                        // [D, Hq d]
+  DeviceVector head_norms_, head_norm_biases_;  // [(Hq + Hkv) d] of LayerNorms, or empty
+  DeviceVector v_norm_;                         // [d] of 1, or empty
+  DeviceVector sinks_;                          // [heads of all ranks], or empty
+  DeviceVector slopes_;                         // [heads of all ranks] or empty
+  BranchOutput out_;                            // [D, Hq d]
 };
 
 }  // namespace

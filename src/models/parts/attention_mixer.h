@@ -13,8 +13,8 @@ enum class QkNorm {
   kNone,
   kHead,        // RMSNorm of each head's components (Qwen3, Gemma 3)
   kHeadBehind,  // the same behind the rotation (Hunyuan)
-  kHeadLayer,   // LayerNorm of each head's, with a weight and a bias for all (Persimmon). CPU
-  kEachLayer,   // the same with a weight of each head's own, and no bias (Command R+). CPU
+  kHeadLayer,   // LayerNorm of each head's, with a weight and a bias for all (Persimmon)
+  kEachLayer,   // the same with a weight of each head's own, and no bias (Command R+)
   kRow,         // RMSNorm over all heads of a row (OLMo 2 and 3)
 };
 

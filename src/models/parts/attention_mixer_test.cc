@@ -2,6 +2,8 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
+#include <cmath>
 #include <numeric>
 
 #include "models/parts/part_fixture.h"
@@ -92,13 +94,36 @@ class Mixing {
       if (spec_.qk_norm == QkNorm::kHead) {
         head = rms_normed(head, tensors_.values(norm + ".weight"), spec_.qk_norm_eps);
       }
+      if (spec_.qk_norm == QkNorm::kHeadLayer || spec_.qk_norm == QkNorm::kEachLayer) {
+        head = layer_normed(head, norm, first);
+      }
+      Row turned = head;
       for (size_t i = 0; i < kDim / 2; ++i) {
         const double angle = Angles::angle(position, i), a = head[i], b = head[i + kDim / 2];
-        heads[first + i] = a * std::cos(angle) - b * std::sin(angle);
-        heads[first + i + kDim / 2] = b * std::cos(angle) + a * std::sin(angle);
+        turned[i] = a * std::cos(angle) - b * std::sin(angle);
+        turned[i + kDim / 2] = b * std::cos(angle) + a * std::sin(angle);
       }
+      if (spec_.qk_norm == QkNorm::kHeadBehind) {
+        turned = rms_normed(turned, tensors_.values(norm + ".weight"), spec_.qk_norm_eps);
+      }
+      std::ranges::copy(turned, heads.begin() + static_cast<int64_t>(first));
     }
     return heads;
+  }
+  // The head whose components begin at `first` of its row.
+  Row layer_normed(const Row& head, const std::string& norm, size_t first) const {
+    const bool each = spec_.qk_norm == QkNorm::kEachLayer;
+    const std::vector<float>& weights = tensors_.values(norm + ".weight");
+    const double mean = std::accumulate(head.begin(), head.end(), 0.0) / kDim;
+    double squares = 0;
+    for (const double v : head) squares += (v - mean) * (v - mean);
+    const double factor = 1 / std::sqrt(squares / kDim + double{spec_.qk_norm_eps});
+    Row out(kDim);
+    for (size_t i = 0; i < kDim; ++i) {
+      const double bias = each ? 0.0 : tensors_.values(norm + ".bias")[i];
+      out[i] = (head[i] - mean) * factor * weights[each ? first + i : i] + bias;
+    }
+    return out;
   }
 
   Row attended(const Row& q, const Rows& keys, const Rows& values) const {
@@ -140,12 +165,15 @@ TestMatrix some_rows(int32_t count = kRows) {
 }
 
 TEST(AttentionMixer, EqualsPlainLoops) {
-  std::vector<AttentionSpec> specs(6, grouped());
+  std::vector<AttentionSpec> specs(9, grouped());
   specs[1].qk_norm = QkNorm::kHead;
   specs[2].qk_norm = QkNorm::kRow;
   specs[3].qkv_bias = true;
   specs[4].window = 5;
   specs[5].soft_cap = 2;
+  specs[6].qk_norm = QkNorm::kHeadBehind;
+  specs[7].qk_norm = QkNorm::kHeadLayer;
+  specs[8].qk_norm = QkNorm::kEachLayer;
   for (size_t i = 0; i < specs.size(); ++i) {
     SCOPED_TRACE(i);
     Mixing mixing(specs[i]);
@@ -226,17 +254,6 @@ TEST(AttentionMixer, KeepsWhatItsSpecSays) {
   EXPECT_EQ(make_part(spec, kHidden)->kept().chunk, 64);
   EXPECT_EQ(part->query_heads(), 6);
   EXPECT_EQ(part->scratch_columns(true), std::vector<int64_t>({10 * kDim, 6 * kDim}));
-}
-
-// (What they compute: models/tiny_models_test.cc against transformers.)
-TEST(AttentionMixer, LayerNormsOfHeadsAreRefusedOnAGpuByName) {
-  for (const QkNorm norm : {QkNorm::kHeadLayer, QkNorm::kEachLayer}) {
-    AttentionSpec spec = grouped();
-    spec.qk_norm = norm;
-    EXPECT_EQ(
-        make_part(spec, kHidden)->check_device({.kind = DeviceKind::kCuda}, DType::kBF16).message(),
-        "LayerNorms of heads have no kernels on a GPU yet: use --device cpu");
-  }
 }
 
 }  // namespace

@@ -108,6 +108,9 @@ class MadeTensors final : public LayerTensors {
     return make(name, shape.elements().value());
   }
 
+  Result<DeviceVector> constant(int64_t count, float value) override {
+    return DeviceVector::upload(device_, std::vector<float>(static_cast<size_t>(count), value));
+  }
   Result<DeviceVector> made_vector(std::span<const float> values) override {
     return DeviceVector::upload(device_, values);
   }

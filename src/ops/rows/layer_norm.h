@@ -2,6 +2,7 @@
 // block:
 //   x := x + residual_scale * residual
 //   out = (x - mean(x)) / sqrt(variance(x) + eps) * weight + bias
+// Of a row in groups, equal parts side by side (heads), each has a mean and a variance of its own.
 #pragma once
 
 #include "ops/op.h"
@@ -16,6 +17,7 @@ struct LayerNormArgs {
   float eps;
   TensorView out;  // [T, D] of x's type; may be x itself, on the CPU the residual too
   float residual_scale = 1.0f;
+  int32_t groups = 1;  // divides D
 };
 
 // Row t of the results depends on row t of the arguments alone, bit for bit.

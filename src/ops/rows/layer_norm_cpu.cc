@@ -7,12 +7,14 @@
 namespace headrace {
 namespace {
 
-void normalise_row(const LayerNormArgs& args, int64_t t) {
-  const int64_t columns = args.x.columns();
-  float* x = f32_row(args.x, t);      // [D]
-  float* out = f32_row(args.out, t);  // [D]
+void normalise_row(const LayerNormArgs& args, int64_t t, int64_t group) {
+  const int64_t columns = args.x.columns() / args.groups, from = group * columns;
+  float* x = f32_row(args.x, t) + from;      // [D / groups], as all here
+  float* out = f32_row(args.out, t) + from;  //
+  const float* const weight = args.weight + from;
+  const float* const bias = args.bias + from;
   if (args.residual.data != nullptr) {
-    const float* residual = f32_row(args.residual, t);  // [D]
+    const float* residual = f32_row(args.residual, t) + from;
     for (int64_t i = 0; i < columns; ++i) x[i] = std::fma(residual[i], args.residual_scale, x[i]);
   }
   double sum = 0.0;
@@ -22,23 +24,24 @@ void normalise_row(const LayerNormArgs& args, int64_t t) {
   for (int64_t i = 0; i < columns; ++i) squares += (x[i] - mean) * (x[i] - mean);
   const double factor = 1.0 / std::sqrt(squares / static_cast<double>(columns) + args.eps);
   for (int64_t i = 0; i < columns; ++i) {
-    out[i] = static_cast<float>((x[i] - mean) * factor * args.weight[i] + args.bias[i]);
+    out[i] = static_cast<float>((x[i] - mean) * factor * weight[i] + bias[i]);
   }
 }
 
-// Rows [first, last) of the arguments as the kernels for one instruction set take them.
-LayerNormRows rows_of(const LayerNormArgs& args, int64_t first, int64_t last) {
+// A group of rows [first, last) of the arguments as the kernels for one instruction set take them.
+LayerNormRows rows_of(const LayerNormArgs& args, int64_t first, int64_t last, int64_t group) {
   const bool adds = args.residual.data != nullptr;
-  return {.x = f32_row(args.x, first),
-          .residual = adds ? f32_row(args.residual, first) : nullptr,
-          .weight = args.weight,
-          .bias = args.bias,
-          .out = f32_row(args.out, first),
+  const int64_t columns = args.x.columns() / args.groups, from = group * columns;
+  return {.x = f32_row(args.x, first) + from,
+          .residual = adds ? f32_row(args.residual, first) + from : nullptr,
+          .weight = args.weight + from,
+          .bias = args.bias + from,
+          .out = f32_row(args.out, first) + from,
           .x_stride = args.x.row_stride / 4,
           .residual_stride = args.residual.row_stride / 4,
           .out_stride = args.out.row_stride / 4,
           .rows = last - first,
-          .columns = args.x.columns(),
+          .columns = columns,
           .eps = args.eps,
           .residual_scale = args.residual_scale};
 }
@@ -46,14 +49,17 @@ LayerNormRows rows_of(const LayerNormArgs& args, int64_t first, int64_t last) {
 // 16 rows of 576 columns take about 3 us: fewer are not worth a fork-join.
 template <void (*kRows)(const LayerNormRows&)>
 void run_rows(OpContext& context, const LayerNormArgs& args) {
-  context.device.pool().parallel_rows(
-      args.x.rows(), 16, [&](int64_t first, int64_t last) { kRows(rows_of(args, first, last)); });
+  context.device.pool().parallel_rows(args.x.rows(), 16, [&](int64_t first, int64_t last) {
+    for (int64_t g = 0; g < args.groups; ++g) kRows(rows_of(args, first, last, g));
+  });
 }
 
 // Four rows of 3072 columns take about 20 us: fewer are not worth a fork-join.
 void reference(OpContext& context, const LayerNormArgs& args) {
   context.device.pool().parallel_for(args.x.rows(), 4, [&](int64_t first, int64_t last) {
-    for (int64_t t = first; t < last; ++t) normalise_row(args, t);
+    for (int64_t t = first; t < last; ++t) {
+      for (int64_t g = 0; g < args.groups; ++g) normalise_row(args, t, g);
+    }
   });
 }
 

@@ -68,6 +68,46 @@ TEST(LayerNorm, EveryKernelIsTheFormula) {
   }
 }
 
+TensorView columns_of(TestMatrix& matrix, int64_t first, int64_t count) {
+  const TensorView all = matrix.view();
+  return {all.data + first * 4, all.dtype, Shape{all.rows(), count}, all.row_stride};
+}
+
+// Heads side by side have the bits of rows of their own.
+TEST(LayerNorm, GroupsAreRowsOfTheirOwn) {
+  TestDevice device = TestDevice::cpu(2);
+  OpContext context = device.context();
+  constexpr int64_t kRows = 33;
+  for (const int32_t groups : {1, 3, 6}) {
+    for (const int64_t width : {1, 8, 20, 64}) {
+      const Case c = random_case(kRows, groups * width);
+      for (const auto& kernel : layer_norm_kernels().all()) {
+        TestMatrix together = c.x, apart = c.x, residual = c.residual;
+        LayerNormArgs args{.x = together.view(),
+                           .residual = residual.view(),
+                           .weight = c.weight.data(),
+                           .bias = c.bias.data(),
+                           .eps = 1e-5f,
+                           .out = together.view(),
+                           .groups = groups};
+        if (!kernel.supports(device.device().traits(), args)) continue;
+        SCOPED_TRACE((std::string(kernel.name) + " " + Shape{groups, width}.to_string()));
+        kernel.run(context, args);
+        args.groups = 1;
+        for (int64_t g = 0; g < groups; ++g) {
+          args.x = args.out = columns_of(apart, g * width, width);
+          args.residual = columns_of(residual, g * width, width);
+          args.weight = c.weight.data() + g * width;
+          args.bias = c.bias.data() + g * width;
+          kernel.run(context, args);
+        }
+        EXPECT_TRUE(same_bits(together, apart));
+        EXPECT_TRUE(together.gaps_untouched());
+      }
+    }
+  }
+}
+
 TEST(LayerNorm, EveryInstructionSetGivesTheSameBits) {
   TestDevice device = TestDevice::cpu(2);
   OpContext context = device.context();

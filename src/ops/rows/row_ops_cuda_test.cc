@@ -150,31 +150,37 @@ TEST(RowOpsCuda, LayerNorm) {
   TestDevice cpu = TestDevice::cpu(1);
   for_each_case([&](DType dtype, int64_t rows, int64_t columns, int64_t gap) {
     Rng rng(static_cast<uint64_t>(columns + 3));
-    std::vector<float> start = rounded_floats(rng, dtype, rows * columns);
+    const std::vector<float> start = rounded_floats(rng, dtype, rows * columns);
     const std::vector<float> weight = random_floats(rng, columns),
                              bias = random_floats(rng, columns);
-    std::vector<float> expected(start.size());
-    OpContext reference = cpu.context(), context = cuda.context();
-    layer_norm_kernels().all().back().run(reference, {.x = host_view(start, rows, columns),
-                                                      .residual = {},
-                                                      .weight = weight.data(),
-                                                      .bias = bias.data(),
-                                                      .eps = 1e-5f,
-                                                      .out = host_view(expected, rows, columns)});
     const CudaArray<float> weight_on(cuda, weight), bias_on(cuda, bias);
-    for (const auto& kernel : layer_norm_kernels().all()) {
-      CudaMatrix x(cuda, dtype, rows, columns, gap, &start);
-      CudaMatrix out(cuda, dtype, rows, columns, gap, nullptr);
-      const LayerNormArgs args{.x = x.view(),
-                               .residual = {},
-                               .weight = weight_on.data(),
-                               .bias = bias_on.data(),
-                               .eps = 1e-5f,
-                               .out = out.view()};
-      if (!kernel.supports(cuda.device().traits(), args)) continue;
-      SCOPED_TRACE(label(kernel.name, dtype, rows, columns));
-      kernel.run(context, args);
-      expect_near(out.read(), expected, unit_of(dtype), 2e-5);
+    // A third of 2,049 columns takes the threads of a row, others those of a head.
+    for (const int32_t groups : {1, 3, 4, 25}) {
+      if (columns % groups != 0 || (groups > 1 && columns == groups)) continue;
+      std::vector<float> values = start, expected(start.size());
+      LayerNormArgs args{.x = host_view(values, rows, columns),
+                         .residual = {},
+                         .weight = weight.data(),
+                         .bias = bias.data(),
+                         .eps = 1e-5f,
+                         .out = host_view(expected, rows, columns),
+                         .groups = groups};
+      OpContext reference = cpu.context(), context = cuda.context();
+      layer_norm_kernels().all().back().run(reference, args);
+      args.weight = weight_on.data();
+      args.bias = bias_on.data();
+      for (const auto& kernel : layer_norm_kernels().all()) {
+        for (const bool in_place : {false, true}) {
+          CudaMatrix x(cuda, dtype, rows, columns, gap, &start);
+          CudaMatrix out(cuda, dtype, rows, columns, gap, nullptr);
+          args.x = x.view();
+          args.out = in_place ? x.view() : out.view();
+          if (!kernel.supports(cuda.device().traits(), args)) continue;
+          SCOPED_TRACE(label(kernel.name, dtype, rows, columns));
+          kernel.run(context, args);
+          expect_near((in_place ? x : out).read(), expected, unit_of(dtype), 2e-5);
+        }
+      }
     }
   });
 }
