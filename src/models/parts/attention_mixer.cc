@@ -250,7 +250,7 @@ class AttentionMixer final : public Mixer {
     const AttentionArgs attention = attention_of(run, run.group, q, out_.own_columns(out));
     if (weighs_behind() || reads_keys()) {
       rope_kv(context, rope);
-      weigh_queries(context, q);
+      weigh_queries(run, q);
       headrace::attention(context, attention);
     } else {
       rope_attention(context, {.rope = rope, .attention = attention});
@@ -270,7 +270,7 @@ class AttentionMixer final : public Mixer {
     const std::span<const int32_t> rows = run.kept->rows;
     rope_kv(context, rope);
     if (rows.empty()) return;
-    weigh_queries(context, q);
+    weigh_queries(run, q);
     run.branch.keep_rows(rows);
     const int64_t kept = run.branch.rows();
     const TensorView kept_q = out_.own_columns(scratch.row_range(scratch.rows() - kept, kept));
@@ -440,9 +440,26 @@ class AttentionMixer final : public Mixer {
     HR_ASSIGN_OR_RETURN(query_weights_, tensors.made_vector(both));
     return ok_status();
   }
-  void weigh_queries(OpContext& context, const TensorView& q) const {
+  // Where keys are kept mixed, queries have been too: mixed again they are as they were.
+  void weigh_queries(const MixerRun& run, const TensorView& q) const {
     if (!weighs_behind()) return;
-    scale_queries(context, {.x = q, .weights = query_weights_.data(), .head_dim = spec_.head_dim});
+    const bool mixed = mixes_keys(run.kv.k_format);
+    if (mixed) mix_queries(run, q);
+    scale_queries(run.branch.context(),
+                  {.x = q, .weights = query_weights_.data(), .head_dim = spec_.head_dim});
+    if (mixed) mix_queries(run, q);
+  }
+  // rope_kv of no keys and no angles.
+  void mix_queries(const MixerRun& run, const TensorView& q) const {
+    const RopeAngles& angles = run.angles[static_cast<size_t>(spec_.rope)];
+    KvLayerView kv = run.kv;
+    kv.kv_heads = 0;
+    rope_kv(run.branch.context(), {.qkv = q,
+                                   .cos = column_range(angles.cos, 0, 0),
+                                   .sin = column_range(angles.sin, 0, 0),
+                                   .query_heads = spec_.heads,
+                                   .kv = kv,
+                                   .slots = run.group.slots});
   }
   void normalise_values(OpContext& context, const TensorView& qkv) const {
     if (!spec_.value_norm) return;

@@ -144,8 +144,9 @@ void run_case(TestDevice& cuda, const Case& c, int64_t tokens) {
   Reference reference(c, tokens, rng);
   const CudaArray<float> q_norm(cuda, reference.q_norm), k_norm(cuda, reference.k_norm);
   const CudaArray<int64_t> slots(cuda, reference.slots);
-  CudaMatrix cos(cuda, DType::kF32, tokens, reference.half, 0, &reference.cos);
-  CudaMatrix sin(cuda, DType::kF32, tokens, reference.half, 0, &reference.sin);
+  const int64_t gap = reference.half > 0 ? 0 : 1;  // some memory, whatever they are
+  CudaMatrix cos(cuda, DType::kF32, tokens, reference.half, gap, &reference.cos);
+  CudaMatrix sin(cuda, DType::kF32, tokens, reference.half, gap, &reference.sin);
   for (const auto& kernel : rope_kv_kernels().all()) {
     CudaMatrix qkv(cuda, c.dtype, tokens, reference.columns, 8, &reference.qkv);
     KvLayerView kv = cache_view(c, nullptr, 64);
@@ -191,6 +192,19 @@ TEST(RopeKvCuda, AgreesWithTheReference) {
             run_case(cuda, {dtype, 32, 8, 128, 128, style, norm, kept}, tokens);
           }
         }
+      }
+    }
+  }
+}
+
+// No keys and no angles: of a cache of mixed keys queries are mixed, else they stay.
+TEST(RopeKvCuda, QueriesAloneWithoutRotation) {
+  HR_CUDA_DEVICE_OR_SKIP(cuda);
+  for (const DType dtype : {DType::kF32, DType::kF16, DType::kBF16}) {
+    for (const int32_t dim : {32, 64, 96, 128, 256}) {
+      for (const int64_t tokens : {1, 40}) {
+        run_case(cuda, {dtype, 9, 0, dim, 0, RopeStyle::kHalf, false}, tokens);
+        run_case(cuda, {dtype, 9, 0, dim, 0, RopeStyle::kHalf, false, KvFormat::kInt4Head}, tokens);
       }
     }
   }
