@@ -111,12 +111,6 @@ TEST(DeviceLimits, PartsOfCpusAloneAreRefusedByName) {
          }),
          "sparse gates");
   starts(refused([](DecoderSpec& spec) {
-           spec.layers[0].mixer = NoMixerSpec{};
-           spec.layers[0].feed_forward =
-               MixtureSpec{.router = {.experts = 2, .used = 1}, .width = 8, .scales_input = true};
-         }),
-         "experts whose inputs are scaled");
-  starts(refused([](DecoderSpec& spec) {
            spec.layers[0].mixer = LatentAttentionSpec{.heads = 2,
                                                       .rank = 8,
                                                       .query_rank = 8,

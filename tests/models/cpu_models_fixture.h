@@ -12,10 +12,9 @@
 namespace headrace {
 
 inline bool is_of_cpus_alone(const std::string& path) {
-  constexpr std::string_view kNames[] = {"bloom",   "deepseek32",  "gemma3n",    "gemma4",
-                                         "glm-dsa", "kimi-linear", "llama4",     "minimax",
-                                         "mpt",     "olmo-hybrid", "openai-gpt", "recurrent-gemma",
-                                         "rwkv7"};
+  constexpr std::string_view kNames[] = {"bloom",       "deepseek32",  "gemma3n",         "gemma4",
+                                         "glm-dsa",     "kimi-linear", "minimax",         "mpt",
+                                         "olmo-hybrid", "openai-gpt",  "recurrent-gemma", "rwkv7"};
   constexpr std::string_view kOthers[] = {"minimax-m2",
                                           "olmo-hybrid-nope"};  // that begin like them
   const std::string name = std::filesystem::path(path).filename().string();

@@ -8,6 +8,7 @@
 #include "ops/linear/grouped_linear.h"
 #include "ops/linear/norm_route.h"
 #include "ops/rows/activation.h"
+#include "ops/rows/row_gather.h"
 #include "ops/rows/row_gather_sum.h"
 
 namespace headrace {
@@ -77,6 +78,7 @@ ExpertBank::Scratch ExpertBank::place(ArenaPlaces& places, int64_t rows) const {
   scratch.rows = places.take<int32_t>(static_cast<size_t>(taken));
   scratch.places = places.take<int32_t>(static_cast<size_t>(taken));
   scratch.weights = places.take<float>(static_cast<size_t>(taken));
+  if (spec_.scales_input) scratch.scaled = places.take_tensor(dtype(), Shape{chosen, hidden_});
   scratch.activated = places.take_tensor(dtype(), Shape{chosen, width()});
   if (has_shared()) {
     scratch.shared_gate_up =
@@ -135,10 +137,21 @@ void ExpertBank::run(OpContext& context, const Run& run) const {
   const Lists lists = this->lists(scratch, front);
   route(context, run, scratch.logits.in(front), lists.all);
   const TensorView activated = scratch.activated.in(front), outputs = scratch.outputs.in(front);
-  grouped_linear(context, {.x = run.x,
+  ConstTensorView x = run.x;
+  std::span<const int32_t> rows = lists.rows_of_experts;
+  std::span<const float> weights = lists.all.weights;  // of what experts make
+  if (spec_.scales_input) {
+    const TensorView scaled = scratch.scaled.in(front);
+    row_gather(context,
+               {.x = x, .rows = rows, .out = scaled, .scales = weights.first(rows.size())});
+    x = scaled;
+    rows = {};
+    weights = {};
+  }
+  grouped_linear(context, {.x = x,
                            .weight = &gate_up_.weight,
                            .starts = lists.starts_of_experts,
-                           .rows = lists.rows_of_experts,
+                           .rows = rows,
                            .bias = gate_up_.bias.data(),
                            .gate = spec_.gated ? std::optional(spec_.activation) : std::nullopt,
                            .y = activated,
@@ -156,9 +169,8 @@ void ExpertBank::run(OpContext& context, const Run& run) const {
                            .follows_another = spec_.gated,
                            .listed_experts = spec_.router.experts});
   if (has_shared()) run_shared(context, run.x, scratch, front);
-  row_gather_sum(
-      context,
-      {.x = outputs, .places = lists.all.places, .scales = lists.all.weights, .out = run.y});
+  row_gather_sum(context,
+                 {.x = outputs, .places = lists.all.places, .scales = weights, .out = run.y});
 }
 
 // Its rows are the last of the lists.

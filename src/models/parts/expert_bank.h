@@ -47,12 +47,13 @@ class ExpertBank {
     TensorPart logits;  // [T, experts] f32
     ArenaPart<int32_t> starts, rows, places;
     ArenaPart<float> weights;
+    TensorPart scaled;            // [T used, D], where experts' inputs are scaled
     TensorPart activated;         // [T used, F]
     TensorPart shared_gate_up;    // [T, 2 F'], or [T, F'] without gates
     TensorPart shared_activated;  // [T, F']
     TensorPart outputs;           // [T k, D]
 
-    static constexpr int64_t kPartsMax = 9;
+    static constexpr int64_t kPartsMax = 10;
   };
   // As route_experts leaves it.
   struct Lists {

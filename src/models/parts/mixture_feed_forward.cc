@@ -149,10 +149,6 @@ class MixtureFeedForward final : public FeedForward {
 
   Status check_device(const DeviceTraits& device, DType /*activations*/) const override {
     if (device.kind != DeviceKind::kCuda) return ok_status();
-    if (spec_.scales_input) {
-      return unsupported(
-          "experts whose inputs are scaled have no kernels on a GPU yet: use --device cpu");
-    }
     if (routing_fits(device, spec_.router.experts)) return ok_status();
     const auto fits = [&](int64_t experts) { return routing_fits(device, experts); };
     return unsupported(fmt::format(
@@ -218,13 +214,11 @@ class MixtureFeedForward final : public FeedForward {
     std::byte* front;  // of its memory
   };
 
-  // The shared expert's weights are 1.
-  static void scale_inputs(const Routed& routed, const ListedRows& listed, const TensorView& rows) {
-    const float* const weights = routed.scratch.input_weights.in(routed.front) + listed.first;
-    for (int32_t i = 0; i < listed.count; ++i) {
-      float* const row = f32_row(rows, i);
-      for (int64_t c = 0; c < rows.columns(); ++c) row[c] *= weights[i];
-    }
+  // What rows are multiplied by before a network reads them; the shared expert's weights are 1.
+  std::span<const float> scales_of(const Routed& routed, const ListedRows& listed) const {
+    if (!spec_.scales_input) return {};
+    const ArenaPart<float>& all = routed.scratch.input_weights;
+    return listed.of(std::span<const float>(all.in(routed.front), all.count));
   }
 
   // The one of a row of one.
@@ -485,8 +479,9 @@ class MixtureFeedForward final : public FeedForward {
     ConstTensorView x = routed.x.row_range(rows.front(), 1);
     if (listed.count > 1 || spec_.scales_input) {
       const TensorView gathered = dense(routed.scratch.gathered, hidden_);
-      row_gather(context, {.x = routed.x, .rows = rows, .out = gathered});
-      if (spec_.scales_input) scale_inputs(routed, listed, gathered);
+      row_gather(
+          context,
+          {.x = routed.x, .rows = rows, .out = gathered, .scales = scales_of(routed, listed)});
       x = gathered;
     }
     const int64_t width = network.widths.count_of(rank());

@@ -23,7 +23,7 @@ struct MixtureSpec {
   bool bias = false;          // experts have
   bool fused = false;         // gates and ups lie in one tensor, ffn_gate_up_exps. CPU
   bool scaled = false;        // ffn_down_exps.scale: of what each expert makes. CPU
-  bool scales_input = false;  // weights are of the rows that an expert reads (Llama 4). CPU
+  bool scales_input = false;  // weights are of the rows that an expert reads (Llama 4)
   bool gated = true;          // false: a network is down(act(up(x))), and has no gate (Nemotron-H)
 
   int32_t up_parts() const { return gated ? 2 : 1; }  // of the columns of a network's first product

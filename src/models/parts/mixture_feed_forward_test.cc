@@ -70,8 +70,13 @@ Row expected_row(const MixtureSpec& spec, const MadeTensors& tensors, const Row&
       if (!spec.gated && name == "ffn_gate") return std::vector<float>();
       return matrix_of(tensors.values(name + "_exps.weight"), e, kWidth * kHidden);
     };
-    add(std::exp(logits[static_cast<size_t>(e)]) / sum,
-        network(of_expert("ffn_gate"), of_expert("ffn_up"), of_expert("ffn_down"), x));
+    const double weight = std::exp(logits[static_cast<size_t>(e)]) / sum;
+    Row input = x;
+    if (spec.scales_input) {
+      for (double& value : input) value *= weight;
+    }
+    add(spec.scales_input ? 1.0 : weight,
+        network(of_expert("ffn_gate"), of_expert("ffn_up"), of_expert("ffn_down"), input));
   }
   if (spec.router.shared == SharedExpert::kNone) return y;
   const bool gated = spec.router.shared == SharedExpert::kGated;
@@ -79,6 +84,33 @@ Row expected_row(const MixtureSpec& spec, const MadeTensors& tensors, const Row&
       network(spec.gated ? tensors.values("ffn_gate_shexp.weight") : std::vector<float>(),
               tensors.values("ffn_up_shexp.weight"), tensors.values("ffn_down_shexp.weight"), x));
   return y;
+}
+
+// Of rows that are scaled before experts read them, beside a shared expert that reads them as they
+// are, or none.
+TEST(MixtureFeedForward, ScalesWhatExpertsReadAsPlainLoopsDo) {
+  for (const auto shared : {SharedExpert::kNone, SharedExpert::kWhole}) {
+    for (const int64_t count : {1, 9, 300}) {
+      for (const bool as_on_gpu : {false, true}) {
+        SCOPED_TRACE(testing::Message() << static_cast<int>(shared) << " " << count);
+        MixtureSpec spec = mixture(shared);
+        spec.scales_input = true;
+        PartPass pass(count, kHidden, /*in_place=*/!as_on_gpu);
+        MadeTensors tensors(pass.device());
+        if (as_on_gpu) tensors.pose_as_gpu();
+        const auto part = make_part(spec, kHidden);
+        ASSERT_TRUE(part->load(tensors).ok());
+        Rng rng(3);
+        TestMatrix x(rng, count, kHidden);
+        Rows expected = rows_of(x);
+        for (Row& row : expected) row = expected_row(spec, tensors, row);
+        pass.run(*part, x);
+        EXPECT_TRUE(rows_close(x, expected));
+        EXPECT_LE(pass.context().workspace.high_water(),
+                  part->op_workspace_bytes({.rows = count, .thread_count = 2}));
+      }
+    }
+  }
 }
 
 // 300 rows: more than a network takes at a time.

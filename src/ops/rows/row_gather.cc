@@ -3,10 +3,12 @@
 namespace headrace {
 namespace {
 
-void check_args(const RowGatherArgs& args) {
+void check_args(const OpContext& context, const RowGatherArgs& args) {
   CHECK(args.x.shape.rank() == 2 && args.x.dtype == args.out.dtype);
   const int64_t rows = args.rows.empty() ? args.x.rows() : static_cast<int64_t>(args.rows.size());
   CHECK((args.out.shape == Shape{rows, args.x.columns()}));
+  if (args.scales.empty()) return;
+  CHECK(std::ssize(args.scales) == rows && is_activation(context.device, args.x.dtype));
 }
 
 }  // namespace
@@ -23,7 +25,7 @@ OpCost op_cost(const RowGatherArgs& args) {
 
 void row_gather(OpContext& context, const RowGatherArgs& args) {
   if (args.out.rows() == 0) return;
-  check_args(args);
+  check_args(context, args);
   run_op(context, row_gather_kernels(), args);
 }
 

@@ -12,6 +12,10 @@ void reference(OpContext&, const RowGatherArgs& args) {
     const int64_t row = args.rows.empty() ? i : args.rows[static_cast<size_t>(i)];
     CHECK(row >= 0 && row < args.x.rows());
     std::memcpy(args.out.row(i), args.x.row(row), bytes);
+    if (args.scales.empty()) continue;
+    const float scale = args.scales[static_cast<size_t>(i)];
+    float* const out = f32_row(args.out, i);  // [D]
+    for (int64_t c = 0; c < args.out.columns(); ++c) out[c] *= scale;
   }
 }
 

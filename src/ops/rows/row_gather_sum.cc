@@ -6,7 +6,7 @@ namespace {
 void check_args(const RowGatherSumArgs& args) {
   CHECK(args.x.dtype == args.out.dtype && args.x.shape.rank() == 2 && args.out.shape.rank() == 2);
   CHECK(args.x.columns() == args.out.columns());
-  CHECK(std::ssize(args.scales) == args.x.rows());
+  CHECK(args.scales.empty() || std::ssize(args.scales) == args.x.rows());
   CHECK(args.out.rows() > 0 && std::ssize(args.places) % args.out.rows() == 0);
 }
 

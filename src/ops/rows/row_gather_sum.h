@@ -12,7 +12,7 @@ namespace headrace {
 struct RowGatherSumArgs {
   ConstTensorView x;                // [R, D] f32 (CUDA: the model's activation type)
   std::span<const int32_t> places;  // [T n], each in [0, R): those of row t from t n on; -1: none
-  std::span<const float> scales;    // [R]
+  std::span<const float> scales;    // [R], or empty: all are 1
   TensorView out;                   // [T, D] of x's type; no overlap with x
 };
 

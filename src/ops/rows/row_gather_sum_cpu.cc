@@ -14,7 +14,7 @@ void reference(OpContext&, const RowGatherSumArgs& args) {
       const int32_t place = args.places[static_cast<size_t>(j)];
       CHECK(place < args.x.rows());
       if (place < 0) continue;
-      const float scale = args.scales[static_cast<size_t>(place)];
+      const float scale = args.scales.empty() ? 1.0f : args.scales[static_cast<size_t>(place)];
       const float* const x = f32_row(args.x, place);  // [D]
       for (int64_t c = 0; c < args.out.columns(); ++c) out[c] += scale * x[c];
     }

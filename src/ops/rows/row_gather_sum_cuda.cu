@@ -26,7 +26,7 @@ __global__ void __launch_bounds__(kThreads)
   for (int32_t j = 0; j < each; ++j) {
     const int32_t place = own[j];
     if (place < 0) continue;
-    const float scale = scales[place];
+    const float scale = scales == nullptr ? 1.0f : scales[place];
     const auto values = gpu::Vector<T, kWidth>::load(x.row(place) + at);
 #pragma unroll
     for (int i = 0; i < kWidth; ++i) {
@@ -46,7 +46,8 @@ void run(OpContext& context, const RowGatherSumArgs& args) {
     const int64_t accesses = args.out.columns() / kWidth;
     const dim3 blocks(static_cast<unsigned>(args.out.rows()), gpu::blocks_for(accesses, kThreads));
     gpu::launch(context, sum_rows<T, kWidth>, blocks, kThreads, gpu::rows_of<T>(args.x),
-                args.places.data(), args.scales.data(), gpu::rows_of<T>(args.out),
+                args.places.data(), args.scales.empty() ? nullptr : args.scales.data(),
+                gpu::rows_of<T>(args.out),
                 static_cast<int32_t>(std::ssize(args.places) / args.out.rows()),
                 static_cast<int32_t>(accesses));
   });

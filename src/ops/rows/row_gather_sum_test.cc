@@ -26,6 +26,19 @@ TEST(RowGatherSum, AddsUpTheRowsOfItsPlaces) {
   EXPECT_TRUE(out.gaps_untouched());
 }
 
+TEST(RowGatherSum, WithoutScalesAllAreOne) {
+  TestDevice cpu = TestDevice::cpu(1);
+  OpContext context = cpu.context();
+  Rng rng(1);
+  TestMatrix x(rng, 4, 3), out(2, 3);
+  const std::vector<int32_t> places = {3, 0, 1, -1};
+  row_gather_sum(context, {.x = x.view(), .places = places, .scales = {}, .out = out.view()});
+  for (int64_t c = 0; c < 3; ++c) {
+    EXPECT_FLOAT_EQ(out.at(0, c), x.at(3, c) + x.at(0, c));
+    EXPECT_EQ(out.at(1, c), x.at(1, c));
+  }
+}
+
 // What another has computed is left out, whatever lies there.
 TEST(RowGatherSum, LeavesOutPlacesThatAreNone) {
   TestDevice cpu = TestDevice::cpu(1);
@@ -57,25 +70,29 @@ TEST(RowGatherSumCuda, EveryKernelIsTheReference) {
           places.push_back(static_cast<int32_t>(rng.below(kRows * static_cast<uint64_t>(each))));
           if (each > 1 && rng.below(4) == 0) places.back() = -1;
         }
-        std::vector<float> expected(static_cast<size_t>(kRows * columns));
-        OpContext reference = cpu.context(), context = cuda.context();
-        row_gather_sum(reference, {.x = host_view(values, kRows * each, columns),
-                                   .places = places,
-                                   .scales = scales,
-                                   .out = host_view(expected, kRows, columns)});
         const CudaArray<int32_t> places_on(cuda, places);
         const CudaArray<float> scales_on(cuda, scales);
-        for (const auto& kernel : row_gather_sum_kernels().all()) {
-          const CudaMatrix x(cuda, dtype, kRows * each, columns, 8, &values);
-          const CudaMatrix out(cuda, dtype, kRows, columns, 8, nullptr);
-          const RowGatherSumArgs args{.x = x.view(),
-                                      .places = places_on.span(),
-                                      .scales = scales_on.span(),
-                                      .out = out.view()};
-          if (!kernel.supports(cuda.device().traits(), args)) continue;
-          SCOPED_TRACE(std::string(kernel.name) + " " + std::to_string(columns));
-          kernel.run(context, args);
-          expect_near(out.read(), expected, unit_of(dtype), 4e-6);
+        for (const bool scaled : {true, false}) {
+          std::vector<float> expected(static_cast<size_t>(kRows * columns));
+          OpContext reference = cpu.context(), context = cuda.context();
+          RowGatherSumArgs args{.x = host_view(values, kRows * each, columns),
+                                .places = places,
+                                .scales = {},
+                                .out = host_view(expected, kRows, columns)};
+          if (scaled) args.scales = scales;
+          row_gather_sum(reference, args);
+          for (const auto& kernel : row_gather_sum_kernels().all()) {
+            const CudaMatrix x(cuda, dtype, kRows * each, columns, 8, &values);
+            const CudaMatrix out(cuda, dtype, kRows, columns, 8, nullptr);
+            args.x = x.view();
+            args.places = places_on.span();
+            if (scaled) args.scales = scales_on.span();
+            args.out = out.view();
+            if (!kernel.supports(cuda.device().traits(), args)) continue;
+            SCOPED_TRACE(std::string(kernel.name) + " " + std::to_string(columns));
+            kernel.run(context, args);
+            expect_near(out.read(), expected, unit_of(dtype), 4e-6);
+          }
         }
       }
     }

@@ -347,6 +347,37 @@ TEST(RowOpsCuda, EmbeddingAndGather) {
   });
 }
 
+TEST(RowOpsCuda, GatherOfScaledRows) {
+  HR_CUDA_DEVICE_OR_SKIP(cuda);
+  TestDevice cpu = TestDevice::cpu(1);
+  for_each_case([&](DType dtype, int64_t rows, int64_t columns, int64_t gap) {
+    Rng rng(static_cast<uint64_t>(columns + 6));
+    constexpr int64_t kRows = 41;
+    std::vector<float> values = rounded_floats(rng, dtype, kRows * columns);
+    const std::vector<float> scales = random_floats(rng, rows);
+    std::vector<int32_t> listed;
+    for (int64_t i = 0; i < rows; ++i) listed.push_back(static_cast<int32_t>(rng.below(kRows)));
+    std::vector<float> expected(static_cast<size_t>(rows * columns));
+    OpContext reference = cpu.context(), context = cuda.context();
+    row_gather(reference, {.x = host_view(values, kRows, columns),
+                           .rows = listed,
+                           .out = host_view(expected, rows, columns),
+                           .scales = scales});
+    const CudaArray<int32_t> listed_on(cuda, listed);
+    const CudaArray<float> scales_on(cuda, scales);
+    const CudaMatrix x(cuda, dtype, kRows, columns, gap, &values);
+    for (const auto& kernel : row_gather_kernels().all()) {
+      CudaMatrix out(cuda, dtype, rows, columns, gap, nullptr);
+      const RowGatherArgs args{
+          .x = x.view(), .rows = listed_on.span(), .out = out.view(), .scales = scales_on.span()};
+      if (!kernel.supports(cuda.device().traits(), args)) continue;
+      SCOPED_TRACE(label(kernel.name, dtype, rows, columns));
+      kernel.run(context, args);
+      expect_near(out.read(), decode(dtype, encode(dtype, expected)), 0.0, 0.0);
+    }
+  });
+}
+
 // A position that is none reads the nearest row.
 TEST(RowOpsCuda, EmbeddingAddsTheRowsOfPositions) {
   HR_CUDA_DEVICE_OR_SKIP(cuda);
