@@ -59,6 +59,7 @@
   OP(gated_norm, GatedNormArgs)              \
   OP(grouped_linear, GroupedLinearArgs)      \
   OP(head_linear, HeadLinearArgs)            \
+  OP(kimi_delta, KimiDeltaArgs)              \
   OP(latent_kv, LatentKvArgs)                \
   OP(layer_norm, LayerNormArgs)              \
   OP(linear, LinearArgs)                     \
@@ -89,7 +90,6 @@
   OP(full_attention, FullAttentionArgs)  \
   OP(gather_keys, GatherKeysArgs)        \
   OP(index_keys, IndexKeysArgs)          \
-  OP(kimi_delta, KimiDeltaArgs)          \
   OP(rg_lru, RgLruArgs)                  \
   OP(row_scatter_add, RowScatterAddArgs) \
   OP(sample, SampleArgs)                 \

@@ -41,7 +41,7 @@ struct DeltaRuleArgs {
   const float* dt_bias;  // [value_heads]
   const float* norm;     // [dv]
   float norm_eps = 0.0f;
-  float beta_scale = 1.0f;  // kernels of a GPU know 1 alone
+  float beta_scale = 1.0f;  // 2: a row may turn over what the state has under its key
   // f32, by value head, in blocks of kDeltaColumns columns of dv (the last may be narrower):
   // [dk, columns], dense.
   StateView states;

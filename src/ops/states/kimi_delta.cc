@@ -10,10 +10,8 @@ void check_args(const KimiDeltaArgs& args) {
   CHECK(columns > 0 && (args.out.shape == Shape{rows, columns}));
   CHECK((args.qkv.shape == Shape{rows, 3 * columns}) && args.z.shape == args.out.shape);
   CHECK(args.forget.shape == args.out.shape && (args.beta.shape == Shape{rows, args.heads.count}));
-  for (const DType dtype :
-       {args.qkv.dtype, args.z.dtype, args.forget.dtype, args.beta.dtype, args.out.dtype}) {
-    CHECK(dtype == DType::kF32);
-  }
+  CHECK(args.forget.dtype == DType::kF32 && args.beta.dtype == DType::kF32);
+  CHECK(args.z.dtype == args.qkv.dtype && args.out.dtype == args.qkv.dtype);
   for (const StateSequence& sequence : args.states.sequences) {
     CHECK(sequence.row_first >= 0 && sequence.row_count > 0 &&
           sequence.row_first + sequence.row_count <= rows);
@@ -23,7 +21,7 @@ void check_args(const KimiDeltaArgs& args) {
 }  // namespace
 
 const KernelSet<KimiDeltaArgs>& kimi_delta_kernels() {
-  static const KernelSet<KimiDeltaArgs> set({kimi_delta_cpu_kernels()});
+  static const KernelSet<KimiDeltaArgs> set({kimi_delta_cuda_kernels(), kimi_delta_cpu_kernels()});
   return set;
 }
 

@@ -23,21 +23,22 @@ struct KimiDeltaHeads {
   friend bool operator==(const KimiDeltaHeads&, const KimiDeltaHeads&) = default;
 };
 
-// All f32; what is read is left normalised, or as what is made of it.
 struct KimiDeltaArgs {
   KimiDeltaHeads heads;
-  TensorView qkv;        // [T, 3 columns]: q, k, v
-  TensorView forget;     // [T, columns]: f; decay behind it
-  TensorView beta;       // [T, count]: b
-  ConstTensorView z;     // [T, columns]
+  // [T, 3 columns] of the activation type: q, k, v. A CPU leaves q and k normalised.
+  TensorView qkv;
+  TensorView forget;     // [T, columns] f32: f; a CPU leaves decay
+  TensorView beta;       // [T, count] f32: b; a CPU leaves beta
+  ConstTensorView z;     // [T, columns] of qkv's type
   const float* rate;     // [count], negative
   const float* dt_bias;  // [columns]
   const float* norm;     // [d]
   float norm_eps = 0.0f;
-  // By head, in blocks of kKimiDeltaColumns columns of values (the last may be narrower):
+  // f32, by head, in blocks of kKimiDeltaColumns columns of values (the last may be narrower):
   // [d, columns], dense.
   StateView states;
-  TensorView out;  // [T, columns]; may be v. Rows of no sequence are not written.
+  // [T, columns] of qkv's type; may be v. A CPU does not write rows of no sequence.
+  TensorView out;
 };
 
 inline constexpr int64_t kKimiDeltaColumns = 32;
@@ -47,5 +48,6 @@ void kimi_delta(OpContext& context, const KimiDeltaArgs& args);
 OpCost op_cost(const KimiDeltaArgs& args);
 const KernelSet<KimiDeltaArgs>& kimi_delta_kernels();
 KernelTable<KimiDeltaArgs> kimi_delta_cpu_kernels();
+KernelTable<KimiDeltaArgs> kimi_delta_cuda_kernels();
 
 }  // namespace headrace

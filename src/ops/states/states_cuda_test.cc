@@ -1,5 +1,5 @@
-// causal_conv, delta_rule and the selective scans on a GPU beside the CPU's: sequences that begin
-// and that go on, of one row and of several tiles of rows, with states saved on the way.
+// causal_conv, the delta rules and the selective scans on a GPU beside the CPU's: sequences that
+// begin and that go on, of one row and of several tiles of rows, with states saved on the way.
 #include <gtest/gtest.h>
 
 #include <cmath>
@@ -8,6 +8,7 @@
 #include "ops/cuda_fixture.h"
 #include "ops/states/causal_conv.h"
 #include "ops/states/delta_rule.h"
+#include "ops/states/kimi_delta.h"
 #include "ops/states/selective_scan.h"
 #include "ops/states/ssd_scan.h"
 
@@ -160,7 +161,8 @@ TEST(StatesCuda, ConvolutionsAreTheCpus) {
   }
 }
 
-void run_delta(TestDevice& cuda, const DeltaHeads& heads, const StateSteps& steps, DType dtype) {
+void run_delta(TestDevice& cuda, const DeltaHeads& heads, const StateSteps& steps, DType dtype,
+               float beta_scale = 1) {
   Rng rng(static_cast<uint64_t>(heads.key_dim));
   const int64_t rows = steps.rows();
   std::vector<float> qkv = rounded_floats(rng, dtype, rows * heads.qkv());
@@ -188,6 +190,7 @@ void run_delta(TestDevice& cuda, const DeltaHeads& heads, const StateSteps& step
                      .dt_bias = dt_bias.data(),
                      .norm = norm.data(),
                      .norm_eps = 1e-6f,
+                     .beta_scale = beta_scale,
                      .states = states.on_host(),
                      .out = host_view(expected, rows, heads.values())};
   delta_rule(on_cpu, args);
@@ -221,6 +224,88 @@ TEST(StatesCuda, TheDeltaRuleIsTheCpus) {
         SCOPED_TRACE(testing::Message() << heads.value_heads << " heads of " << heads.key_dim
                                         << ", " << steps.rows() << " rows " << dtype_name(dtype));
         run_delta(cuda, heads, steps, dtype);
+        if (testing::Test::HasFailure()) return;
+      }
+    }
+  }
+}
+
+// Of negative eigenvalues: rates of learning up to 2.
+TEST(StatesCuda, TheDeltaRuleOfDoubledRatesIsTheCpus) {
+  HR_CUDA_DEVICE_OR_SKIP(cuda);
+  constexpr DeltaHeads kHeads{.key_heads = 2, .value_heads = 4, .key_dim = 96, .value_dim = 40};
+  for (const StateSteps& steps : {StateSteps::mixed(), StateSteps::decodes()}) {
+    for (const DType dtype : {DType::kF32, DType::kBF16, DType::kF16}) {
+      SCOPED_TRACE(testing::Message() << steps.rows() << " rows " << dtype_name(dtype));
+      run_delta(cuda, kHeads, steps, dtype, /*beta_scale=*/2);
+    }
+  }
+}
+
+void run_kimi(TestDevice& cuda, const KimiDeltaHeads& heads, const StateSteps& steps, DType dtype) {
+  Rng rng(static_cast<uint64_t>(heads.dim));
+  const int64_t rows = steps.rows(), columns = heads.columns();
+  std::vector<float> qkv = rounded_floats(rng, dtype, rows * 3 * columns);
+  std::vector<float> forget = random_floats(rng, rows * columns);
+  std::vector<float> beta = random_floats(rng, rows * heads.count);
+  std::vector<float> z = rounded_floats(rng, dtype, rows * columns);
+  std::vector<float> rate = random_floats(rng, heads.count);
+  for (float& value : rate) value = -std::exp(value);
+  const std::vector<float> dt_bias = random_floats(rng, columns);
+  const std::vector<float> norm = random_floats(rng, heads.dim);
+  StatesOnBoth states(cuda, rng, heads.state_bytes(), steps);
+  const CudaMatrix qkv_on(cuda, dtype, rows, 3 * columns, 8, &qkv),
+      forget_on(cuda, DType::kF32, rows, columns, 1, &forget),
+      beta_on(cuda, DType::kF32, rows, heads.count, 5, &beta),
+      z_on(cuda, dtype, rows, columns, 0, &z), out(cuda, dtype, rows, columns, 6, nullptr);
+  const CudaArray<float> rate_on(cuda, rate), dt_bias_on(cuda, dt_bias), norm_on(cuda, norm);
+
+  std::vector<float> expected(static_cast<size_t>(rows * columns));
+  TestDevice cpu = TestDevice::cpu(2);
+  OpContext on_cpu = cpu.context();
+  KimiDeltaArgs args{.heads = heads,
+                     .qkv = host_view(qkv, rows, 3 * columns),
+                     .forget = host_view(forget, rows, columns),
+                     .beta = host_view(beta, rows, heads.count),
+                     .z = host_view(z, rows, columns),
+                     .rate = rate.data(),
+                     .dt_bias = dt_bias.data(),
+                     .norm = norm.data(),
+                     .norm_eps = 1e-6f,
+                     .states = states.on_host(),
+                     .out = host_view(expected, rows, columns)};
+  kimi_delta(on_cpu, args);
+
+  args.qkv = qkv_on.view();
+  args.forget = forget_on.view();
+  args.beta = beta_on.view();
+  args.z = z_on.view();
+  args.rate = rate_on.data();
+  args.dt_bias = dt_bias_on.data();
+  args.norm = norm_on.data();
+  args.states = states.on_device();
+  args.out = out.view();
+  OpContext context = cuda.context();
+  kimi_delta(context, args);
+  // As run_delta's.
+  const double tolerance = dtype == DType::kF32 ? 1e-4 : 4 * unit_of(dtype);
+  expect_near(out.read(), expected, tolerance, tolerance);
+  states.expect_alike(1e-4);
+}
+
+TEST(StatesCuda, KimiDeltaAttentionIsTheCpus) {
+  HR_CUDA_DEVICE_OR_SKIP(cuda);
+  for (const StateSteps& steps : {StateSteps::mixed(), StateSteps::decodes()}) {
+    for (const DType dtype : {DType::kF32, DType::kBF16, DType::kF16}) {
+      for (const KimiDeltaHeads& heads : std::vector<KimiDeltaHeads>{{.count = 2, .dim = 32},
+                                                                     {.count = 1, .dim = 40},
+                                                                     {.count = 3, .dim = 12},
+                                                                     {.count = 2, .dim = 128},
+                                                                     {.count = 1, .dim = 130},
+                                                                     {.count = 1, .dim = 256}}) {
+        SCOPED_TRACE(testing::Message() << heads.count << " heads of " << heads.dim << ", "
+                                        << steps.rows() << " rows " << dtype_name(dtype));
+        run_kimi(cuda, heads, steps, dtype);
         if (testing::Test::HasFailure()) return;
       }
     }
