@@ -80,10 +80,6 @@ class DeltaNetMixer final : public Mixer {
                      out_.op_workspace_bytes(load.rows)});
   }
   Status check_device(const DeviceTraits& device, DType) const override {
-    if (spec_.beta_scale != 1 && device.kind == DeviceKind::kCuda) {
-      return unsupported(
-          "gated DeltaNet of negative eigenvalues has no kernels on a GPU yet: use --device cpu");
-    }
     const auto keys_fit = [&](int64_t key_dim) {
       DeltaRuleArgs args;
       args.heads = spec_.heads;

@@ -24,7 +24,7 @@ struct DeltaNetSpec {
   float norm_eps = 0.0f;
   DeltaTensors tensors = DeltaTensors::kSeparate;
   bool rate_is_log = false;  // the file has log(-rate) in ssm_a
-  float beta_scale = 1.0f;   // 2: states may turn what they have over (OLMo-Hybrid). CPU
+  float beta_scale = 1.0f;   // 2: states may turn what they have over (OLMo-Hybrid)
 };
 
 std::unique_ptr<Mixer> make_part(const DeltaNetSpec& spec, int64_t hidden);

@@ -96,12 +96,12 @@ TEST(DeltaNetMixer, TensorsApartAreTheSameAsJoinedOnes) {
   EXPECT_TRUE(same_bits(pass.run(*first, cache, x, {}), pass.run(*second, other, x, {})));
 }
 
-TEST(DeltaNetMixer, NegativeEigenvaluesAreRefusedOnAGpuByName) {
+TEST(DeltaNetMixer, AGpuTakesNegativeEigenvalues) {
+  if (!built_with_cuda()) GTEST_SKIP() << "not run: this build has no kernels of a GPU";
   DeltaNetSpec spec = kSpec;
   spec.beta_scale = 2;
-  EXPECT_EQ(
-      make_part(spec, kHidden)->check_device({.kind = DeviceKind::kCuda}, DType::kBF16).message(),
-      "gated DeltaNet of negative eigenvalues has no kernels on a GPU yet: use --device cpu");
+  EXPECT_TRUE(
+      make_part(spec, kHidden)->check_device({.kind = DeviceKind::kCuda}, DType::kBF16).ok());
 }
 
 }  // namespace

@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <array>
 
+#include <fmt/format.h>
+
 #include "models/parts/branch_output.h"
 #include "models/parts/state_parts.h"
 #include "models/row_views.h"
@@ -63,10 +65,12 @@ class KimiDeltaMixer final : public Mixer {
   }
   LayerKv kept() const override { return {}; }
   int64_t state_bytes() const override { return conv_bytes() + spec_.heads.state_bytes(); }
-  std::vector<int64_t> scratch_columns(bool) const override {
-    const int64_t columns = spec_.heads.columns();
-    return {3 * columns + whole_.dim, whole_.dim + spec_.heads.count, columns, columns,
-            is_split_ ? out_.input_width() : 1};
+  // What decays and b are made of is f32 beside rows of 16 bits, too.
+  std::vector<int64_t> scratch_columns(bool in_place) const override {
+    const int64_t columns = spec_.heads.columns(), of_f32 = in_place ? 1 : 2;
+    return {3 * columns + whole_.dim,   of_f32 * gates_width(),
+            of_f32 * columns,           columns,
+            in_place ? 1 : 3 * columns, is_split_ ? out_.input_width() : 1};
   }
   int64_t op_workspace_bytes(const PartLoad& load) const override {
     int64_t bytes = out_.op_workspace_bytes(load.rows);
@@ -76,24 +80,34 @@ class KimiDeltaMixer final : public Mixer {
     return bytes;
   }
   Status check_device(const DeviceTraits& device, DType) const override {
-    if (device.kind != DeviceKind::kCuda) return ok_status();
-    return unsupported("Kimi Delta Attention has no kernels on a GPU yet: use --device cpu");
+    const auto heads_fit = [&](int64_t dim) {
+      KimiDeltaArgs args;
+      args.heads = {.count = spec_.heads.count, .dim = static_cast<int32_t>(dim)};
+      return kimi_delta_kernels().find(device, args) != nullptr;
+    };
+    if (heads_fit(spec_.heads.dim)) return check_taps_on(device, spec_.taps);
+    return unsupported(
+        fmt::format("heads of Kimi Delta Attention of {} are larger than kernels on a GPU take, "
+                    "which is {}: use --device cpu",
+                    spec_.heads.dim, largest_that_fits(spec_.heads.dim, heads_fit)));
   }
 
   void run(const MixerRun& run) const override {
     OpContext& context = run.branch.context();
     const int64_t rows = run.branch.rows(), dim = whole_.dim, columns = spec_.heads.columns();
     const TensorView projected = run.scratch.rows(kProjected, rows, 3 * columns + dim);
-    const TensorView gates = run.scratch.rows(kGates, rows, dim + spec_.heads.count);
-    const TensorView forget = run.scratch.rows(kForget, rows, columns);
+    const TensorView gates = f32_rows(run, kGates, gates_width());
+    const TensorView forget = f32_rows(run, kForget, columns);
     const TensorView z = run.scratch.rows(kZ, rows, columns);
     const ConstTensorView x = run.branch.input();
     multiply(context, in_, x, projected);
     multiply(context, gates_, x, gates);
     multiply(context, forget_, column_range(gates, 0, dim), forget);
     multiply(context, output_gate_, column_range(projected, 3 * columns, dim), z);
-    const TensorView qkv = column_range(projected, 0, 3 * columns);
-    causal_conv(context, {.x = qkv,
+    const TensorView made = column_range(projected, 0, 3 * columns);
+    const TensorView qkv =
+        run.scratch.in_place() ? made : run.scratch.rows(kQkv, rows, 3 * columns);
+    causal_conv(context, {.x = made,
                           .before = {},
                           .behind = {},
                           .weight = taps_.data(),
@@ -120,8 +134,13 @@ class KimiDeltaMixer final : public Mixer {
   }
 
  private:
-  enum Area : size_t { kProjected, kGates, kForget, kZ, kOut };  // of scratch memory
+  enum Area : size_t { kProjected, kGates, kForget, kZ, kQkv, kOut };  // of scratch memory
 
+  int64_t gates_width() const { return whole_.dim + spec_.heads.count; }
+  static TensorView f32_rows(const MixerRun& run, Area area, int64_t columns) {
+    const int64_t rows = run.branch.rows();
+    return {run.scratch.rows(area, rows, columns).data, DType::kF32, Shape{rows, columns}};
+  }
   int64_t conv_bytes() const {
     return aligned_state_bytes(causal_conv_state_bytes(spec_.taps, 3 * spec_.heads.columns()));
   }

@@ -14,10 +14,35 @@ constexpr KimiDeltaSpec kSpec{.heads = {.count = 3, .dim = 12}, .taps = 4, .norm
 // models/tiny_models_test.cc against transformers.)
 TEST(KimiDeltaMixer, RunsInADecoder) { expect_runs_in_a_decoder(kSpec); }
 
-TEST(KimiDeltaMixer, IsRefusedOnAGpuByName) {
-  const Status status =
-      make_part(kSpec, 24)->check_device({.kind = DeviceKind::kCuda}, DType::kBF16);
-  EXPECT_EQ(status.message(), "Kimi Delta Attention has no kernels on a GPU yet: use --device cpu");
+// A GPU's rows lie apart from what they are made of, and are the same.
+TEST(KimiDeltaMixer, RowsApartAreThoseInPlace) {
+  constexpr int64_t kHidden = 24;
+  constexpr int32_t kRows = 37;
+  Rng rng(5);
+  const TestMatrix x(rng, kRows, kHidden);
+  std::vector<TestMatrix> results;
+  for (const bool in_place : {true, false}) {
+    PartPass pass(kRows, kHidden, in_place);
+    MadeTensors tensors(pass.device());
+    const auto part = make_part(kSpec, kHidden);
+    ASSERT_TRUE(part->load(tensors).ok());
+    PartCache cache(pass.device(), *part, kRows);
+    results.push_back(pass.run(*part, cache, x, {}));
+  }
+  EXPECT_TRUE(same_bits(results[0], results[1]));
+}
+
+TEST(KimiDeltaMixer, HeadsThatAGpuDoesNotTakeAreRefusedByName) {
+  if (!built_with_cuda()) GTEST_SKIP() << "not run: this build has no kernels of a GPU";
+  const auto checked = [](int32_t dim) {
+    KimiDeltaSpec spec = kSpec;
+    spec.heads.dim = dim;
+    return make_part(spec, 24)->check_device({.kind = DeviceKind::kCuda}, DType::kBF16);
+  };
+  EXPECT_TRUE(checked(128).ok() && checked(256).ok());
+  EXPECT_EQ(checked(272).message(),
+            "heads of Kimi Delta Attention of 272 are larger than kernels on a GPU take, which is "
+            "256: use --device cpu");
 }
 
 }  // namespace
