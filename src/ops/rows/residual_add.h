@@ -7,7 +7,7 @@ namespace headrace {
 
 struct ResidualAddArgs {
   TensorView x;              // [T, D] f32 (CUDA: the model's activation type)
-  ConstTensorView residual;  // [T, D] of x's type
+  ConstTensorView residual;  // [T, D] of x's type; may be x itself
   float scale = 1.0f;
 };
 

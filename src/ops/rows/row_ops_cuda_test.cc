@@ -145,6 +145,28 @@ TEST(RowOpsCuda, ResidualAdd) {
   });
 }
 
+// By which frames multiply rows (models/parts/normed_rows_frame.h).
+TEST(RowOpsCuda, ResidualAddOfTheRowsThemselves) {
+  HR_CUDA_DEVICE_OR_SKIP(cuda);
+  for_each_case([&](DType dtype, int64_t rows, int64_t columns, int64_t gap) {
+    Rng rng(static_cast<uint64_t>(columns + 12));
+    const std::vector<float> start = rounded_floats(rng, dtype, rows * columns);
+    for (const float factor : {2.5f, 0.4f, 0.0f}) {
+      std::vector<float> expected = start;
+      for (float& value : expected) value *= factor;
+      for (const auto& kernel : residual_add_kernels().all()) {
+        CudaMatrix x(cuda, dtype, rows, columns, gap, &start);
+        const ResidualAddArgs args{x.view(), x.view(), factor - 1.0f};
+        if (!kernel.supports(cuda.device().traits(), args)) continue;
+        SCOPED_TRACE(label(kernel.name, dtype, rows, columns));
+        OpContext context = cuda.context();
+        kernel.run(context, args);
+        expect_near(x.read(), expected, unit_of(dtype), 1e-5);
+      }
+    }
+  });
+}
+
 TEST(RowOpsCuda, LayerNorm) {
   HR_CUDA_DEVICE_OR_SKIP(cuda);
   TestDevice cpu = TestDevice::cpu(1);

@@ -33,6 +33,9 @@ struct TimeStepRule {
   float scale = 1.0f;
   float min = 0.0f;
   float max = std::numeric_limits<float>::infinity();
+
+  // Every time step is `min`, and dt is not read.
+  constexpr bool is_constant() const { return min == max; }
   friend bool operator==(const TimeStepRule&, const TimeStepRule&) = default;
 };
 

@@ -10,15 +10,19 @@
 namespace headrace {
 namespace {
 
+float time_step(const TimeStepRule& rule, float dt, float bias) {
+  if (rule.is_constant()) return rule.min;
+  const double x = double{rule.scale} * dt + bias;
+  const double softplus = x > 20.0 ? x : std::log1p(std::exp(x));
+  return static_cast<float>(std::min<double>(std::max<double>(softplus, rule.min), rule.max));
+}
+
 // dt as it is used, in its place, and behind it what a state forgets by.
 void prepare_row(const SsdScanArgs& args, int64_t t) {
   const int32_t heads = args.heads.heads;
-  const TimeStepRule& rule = args.time_step;
   float* dt = f32_row(args.dt, t);
   for (int32_t head = 0; head < heads; ++head) {
-    const double x = double{rule.scale} * dt[head] + args.dt_bias[head];
-    const double softplus = x > 20.0 ? x : std::log1p(std::exp(x));
-    dt[head] = static_cast<float>(std::min<double>(std::max<double>(softplus, rule.min), rule.max));
+    dt[head] = time_step(args.time_step, dt[head], args.dt_bias[head]);
     dt[heads + head] = static_cast<float>(std::exp(double{args.rate[head]} * dt[head]));
   }
 }

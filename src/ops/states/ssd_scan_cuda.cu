@@ -130,13 +130,18 @@ class SsdBlock {
     const T* const x = xbc + int64_t{head_} * heads.head_dim + first_column_;
     staged_.x[to][lane_] = lane_ < width_ ? gpu::to_float(x[lane_]) : 0.0f;
     if (lane_ == 0) {
-      const TimeStepRule& rule = args_.time_step;
-      const float raw = fmaf(rule.scale, args_.dt.row(row)[head_], args_.dt_bias[head_]);
-      const float softplus = raw > 20.0f ? raw : log1pf(expf(raw));
-      const float dt = fminf(fmaxf(softplus, rule.min), rule.max);
+      const float dt = time_step(row);
       staged_.dt[to] = dt;
       staged_.decay[to] = expf(args_.rate[head_] * dt);
     }
+  }
+
+  __device__ __forceinline__ float time_step(int32_t row) const {
+    const TimeStepRule& rule = args_.time_step;
+    if (rule.min == rule.max) return rule.min;  // is_constant()
+    const float raw = fmaf(rule.scale, args_.dt.row(row)[head_], args_.dt_bias[head_]);
+    const float softplus = raw > 20.0f ? raw : log1pf(expf(raw));
+    return fminf(fmaxf(softplus, rule.min), rule.max);
   }
 
   // What the four lanes of a column have, in all of them.

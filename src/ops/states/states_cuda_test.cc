@@ -2,7 +2,9 @@
 // begin and that go on, of one row and of several tiles of rows, with states saved on the way.
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cmath>
+#include <limits>
 #include <vector>
 
 #include "ops/cuda_fixture.h"
@@ -312,11 +314,15 @@ TEST(StatesCuda, KimiDeltaAttentionIsTheCpus) {
   }
 }
 
-void run_ssd(TestDevice& cuda, const SsdHeads& heads, const StateSteps& steps, DType dtype) {
+constexpr TimeStepRule kClampedSteps{.scale = 1.5f, .min = 0.1f, .max = 2.0f};
+
+void run_ssd(TestDevice& cuda, const SsdHeads& heads, const StateSteps& steps, DType dtype,
+             const TimeStepRule& rule = kClampedSteps) {
   Rng rng(static_cast<uint64_t>(heads.state_dim));
   const int64_t rows = steps.rows();
   std::vector<float> xbc = rounded_floats(rng, dtype, rows * heads.xbc());
   std::vector<float> dt = random_floats(rng, rows * 2 * heads.heads);
+  if (rule.is_constant()) std::ranges::fill(dt, std::numeric_limits<float>::quiet_NaN());
   std::vector<float> rate = random_floats(rng, heads.heads);
   for (float& value : rate) value = -std::exp(value);
   const std::vector<float> dt_bias = random_floats(rng, heads.heads);
@@ -336,7 +342,7 @@ void run_ssd(TestDevice& cuda, const SsdHeads& heads, const StateSteps& steps, D
                    .rate = rate.data(),
                    .dt_bias = dt_bias.data(),
                    .skip = skip.data(),
-                   .time_step = {.scale = 1.5f, .min = 0.1f, .max = 2.0f},
+                   .time_step = rule,
                    .states = states.on_host(),
                    .out = host_view(expected, rows, heads.values())};
   ssd_scan(on_cpu, args);
@@ -368,6 +374,21 @@ TEST(StatesCuda, TheSelectiveScanOfMamba2IsTheCpus) {
                                         << steps.rows() << " rows " << dtype_name(dtype));
         run_ssd(cuda, heads, steps, dtype);
         if (testing::Test::HasFailure()) return;
+      }
+    }
+  }
+}
+
+// As lightning attention has it: as many groups as heads, steps of 1 whatever dt holds.
+TEST(StatesCuda, ConstantTimeStepsAreNotRead) {
+  HR_CUDA_DEVICE_OR_SKIP(cuda);
+  for (const StateSteps& steps : {StateSteps::mixed(), StateSteps::decodes()}) {
+    for (const DType dtype : {DType::kF32, DType::kBF16, DType::kF16}) {
+      for (const int32_t dim : {16, 40, 128}) {
+        SCOPED_TRACE(testing::Message()
+                     << dim << ", " << steps.rows() << " rows " << dtype_name(dtype));
+        const SsdHeads heads{.heads = 2, .head_dim = dim, .groups = 2, .state_dim = dim};
+        run_ssd(cuda, heads, steps, dtype, {.min = 1.0f, .max = 1.0f});
       }
     }
   }
