@@ -12,13 +12,10 @@
 namespace headrace {
 
 inline bool is_of_cpus_alone(const std::string& path) {
-  constexpr std::string_view kNames[] = {"bloom",           "deepseek32", "gemma3n", "gemma4",
-                                         "glm-dsa",         "minimax",    "mpt",     "openai-gpt",
-                                         "recurrent-gemma", "rwkv7"};
-  constexpr std::string_view kOthers[] = {"minimax-m2"};  // that begin like them
+  constexpr std::string_view kNames[] = {"bloom",   "deepseek32", "gemma3n",         "gemma4",
+                                         "glm-dsa", "mpt",        "recurrent-gemma", "rwkv7"};
   const std::string name = std::filesystem::path(path).filename().string();
-  const auto begins = [&](std::string_view of) { return name.starts_with(of); };
-  return std::ranges::any_of(kNames, begins) && std::ranges::none_of(kOthers, begins);
+  return std::ranges::any_of(kNames, [&](std::string_view of) { return name.starts_with(of); });
 }
 
 // What a GPU says of them.

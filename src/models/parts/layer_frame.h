@@ -1,6 +1,6 @@
 // A frame: what a layer does to its rows around its mixer and its network, where that is no branch:
 // multiplies them, reads of the token itself, keeps streams of rows beside each other. It works on
-// the rows and on what is carried from layer to layer (parts/carried_rows.h). CPU.
+// the rows and on what is carried from layer to layer (parts/carried_rows.h).
 #pragma once
 
 #include "models/parts/layer_part.h"
@@ -23,6 +23,11 @@ class LayerFrame {
   virtual std::vector<LinearWeight*> matrices() = 0;
   // Of the workspace, what one of these takes at most.
   virtual int64_t workspace_bytes(int64_t rows) const = 0;
+  // Whether a GPU has kernels of it; where not, the error says what to do.
+  virtual Status check_gpu() const {
+    return unsupported(
+        "layers that scale their rows have no kernels on a GPU yet: use --device cpu");
+  }
   virtual void before(const FrameRun& /*run*/) const {}   // the mixer
   virtual void between(const FrameRun& /*run*/) const {}  // the mixer and the network
   virtual void after(const FrameRun& run) const = 0;      // the network

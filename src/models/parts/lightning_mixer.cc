@@ -49,29 +49,37 @@ class LightningMixer final : public Mixer {
   std::vector<LinearWeight*> matrices() override { return {&in_.weight, &out_.weight}; }
   LayerKv kept() const override { return {}; }
   int64_t state_bytes() const override { return scan_.state_bytes(); }
-  std::vector<int64_t> scratch_columns(bool) const override {
-    return {4 * spec_.columns(), 2 * int64_t{spec_.heads}};
+  // Time steps are f32 beside rows of 16 bits, too.
+  std::vector<int64_t> scratch_columns(bool in_place) const override {
+    return {4 * spec_.columns(), (in_place ? 1 : 2) * steps_width()};
   }
   int64_t op_workspace_bytes(const PartLoad& load) const override {
     return std::max(linear_workspace_bytes(load.rows, in_.weight),
                     linear_workspace_bytes(load.rows, out_.weight));
   }
   Status check_device(const DeviceTraits& device, DType) const override {
-    if (device.kind != DeviceKind::kCuda) return ok_status();
-    return unsupported("lightning attention has no kernels on a GPU yet: use --device cpu");
+    const auto heads_fit = [&](int64_t head_dim) {
+      SsdScanArgs args;
+      args.heads = scan_;
+      args.heads.head_dim = args.heads.state_dim = static_cast<int32_t>(head_dim);
+      return ssd_scan_kernels().find(device, args) != nullptr;
+    };
+    if (heads_fit(spec_.head_dim)) return ok_status();
+    return unsupported(
+        fmt::format("heads of lightning attention of {} are larger than kernels on a GPU take, "
+                    "which is {}: use --device cpu",
+                    spec_.head_dim, largest_that_fits(spec_.head_dim, heads_fit)));
   }
 
   void run(const MixerRun& run) const override {
     OpContext& context = run.branch.context();
     const int64_t rows = run.branch.rows(), columns = spec_.columns();
     const TensorView projected = run.scratch.rows(kProjected, rows, 4 * columns);
-    const TensorView steps = run.scratch.rows(kSteps, rows, 2 * int64_t{spec_.heads});
+    const TensorView steps(run.scratch.rows(kSteps, rows, steps_width()).data, DType::kF32,
+                           Shape{rows, steps_width()});  // not read, as all are 1
     run.branch.multiply_input(in_, projected);
     const TensorView vkq = column_range(projected, 0, 3 * columns);
     activation(context, {.x = vkq, .activation = Activation::kSilu, .out = vkq});
-    for (int64_t t = 0; t < rows; ++t) {  // what a step is made of must be a number
-      std::fill_n(f32_row(steps, t), steps.columns(), 0.0f);
-    }
     const TensorView out = column_range(vkq, 0, columns);  // v's place
     ssd_scan(context, {.heads = scan_,
                        .xbc = vkq,
@@ -91,6 +99,7 @@ class LightningMixer final : public Mixer {
  private:
   enum Area : size_t { kProjected, kSteps };  // of scratch memory
 
+  int64_t steps_width() const { return 2 * int64_t{spec_.heads}; }
   // Files have q, k and v of one head after another; a scan wants v of all heads, k, then q.
   std::vector<int32_t> order() const {
     std::vector<int32_t> rows;

@@ -71,10 +71,17 @@ TEST(LightningMixer, IsASumOverTheRowsBefore) {
   }
 }
 
-TEST(LightningMixer, IsRefusedOnAGpuByName) {
-  const Status status =
-      make_part(kSpec, kHidden)->check_device({.kind = DeviceKind::kCuda}, DType::kBF16);
-  EXPECT_EQ(status.message(), "lightning attention has no kernels on a GPU yet: use --device cpu");
+TEST(LightningMixer, HeadsThatAGpuDoesNotTakeAreRefusedByName) {
+  if (!built_with_cuda()) GTEST_SKIP() << "not run: this build has no kernels of a GPU";
+  const auto checked = [](int32_t head_dim) {
+    LightningSpec spec = kSpec;
+    spec.head_dim = head_dim;
+    return make_part(spec, kHidden)->check_device({.kind = DeviceKind::kCuda}, DType::kBF16);
+  };
+  EXPECT_TRUE(checked(128).ok() && checked(256).ok());
+  EXPECT_EQ(checked(264).message(),
+            "heads of lightning attention of 264 are larger than kernels on a GPU take, which is "
+            "256: use --device cpu");
 }
 
 }  // namespace

@@ -1,10 +1,15 @@
 #include "models/parts/normed_rows_frame.h"
 
+#include "ops/rows/residual_add.h"
+
 namespace headrace {
 namespace {
 
 void scale_rows(OpContext& context, const TensorView& x, float scale) {
   if (scale == 1.0f) return;
+  if (context.device.kind() != DeviceKind::kCpu) {  // x + (scale - 1) x
+    return residual_add(context, {.x = x, .residual = x, .scale = scale - 1.0f});
+  }
   for_frame_rows(context, x.rows(), [&](int64_t t) {
     float* const row = f32_row(x, t);
     for (int64_t c = 0; c < x.columns(); ++c) row[c] *= scale;
@@ -23,6 +28,7 @@ class NormedRowsFrame final : public LayerFrame {
   }
   std::vector<LinearWeight*> matrices() override { return {}; }
   int64_t workspace_bytes(int64_t) const override { return 0; }
+  Status check_gpu() const override { return ok_status(); }
 
   void before(const FrameRun& run) const override {
     if (!spec_.behind) normalise(run.context, mixer_norm_, run.x, {}, 1.0f, run.x);

@@ -4,7 +4,7 @@
 //   network(x))
 // GPT (Radford et al., 2018) does so behind each part:
 //   x := norm(x + mixer(x));   x := norm(x + network(x))
-// The frame norms and scales; parts read x as it is, and branches are added as everywhere. CPU.
+// The frame norms and scales; parts read x as it is, and branches are added as everywhere.
 #pragma once
 
 #include <memory>
