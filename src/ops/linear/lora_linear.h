@@ -8,7 +8,9 @@
 //
 // On a GPU neither do they: t is summed in f32 in an order that follows from K, and enters the
 // second product as two numbers of the factors' type, of which the second is what the first has
-// lost (F32: as it is). Which rows have which adapter is read on the device.
+// lost (F32: as it is). Of F16 a finite t beyond its range is the nearest number in it, but in the
+// kernel of any shape, which multiplies in f32. Which rows have which adapter is read on the
+// device.
 #pragma once
 
 #include <span>

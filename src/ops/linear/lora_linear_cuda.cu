@@ -5,7 +5,9 @@
 #include <algorithm>
 #include <array>
 #include <iterator>
+#include <type_traits>
 
+#include "gpu/f16_range.cuh"
 #include "gpu/mma.cuh"
 #include "gpu/reduce.cuh"
 #include "ops/cuda_launch.cuh"
@@ -127,6 +129,15 @@ __global__ __launch_bounds__(kLoraThreads, 4) void lora_shrink(LoraParameters<T>
   }
 }
 
+// As large as a type may have it: infinities and NaN stay what they are.
+template <class T>
+__device__ __forceinline__ float in_range_of(float value) {
+  if constexpr (std::is_same_v<T, __half>) {
+    if (beyond_f16(value)) return copysignf(kF16Most, value);
+  }
+  return value;
+}
+
 // Of a row of t, the ranks that a lane gives to a product: two pairs, each as a number of the type
 // and what that has lost.
 template <class T>
@@ -151,7 +162,7 @@ struct LoraHidden {
       float high[2], low[2];
 #pragma unroll
       for (int i = 0; i < 2; ++i) {
-        const float value = scale * values[pair][i];
+        const float value = in_range_of<T>(scale * values[pair][i]);
         high[i] = to_float(from_float<T>(value));
         low[i] = value - high[i];
       }

@@ -2,7 +2,9 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <cmath>
 #include <iterator>
+#include <limits>
 #include <map>
 #include <numeric>
 #include <vector>
@@ -20,11 +22,15 @@ struct LoraCase {
   std::vector<int64_t> outputs = {64};  // columns of each factor
   int64_t gap = 0;                      // columns of y between them
   int32_t rank_max = 0;                 // 0: the largest
+  float x_size = 1.0f;                  // of numbers of x
+  float b_size = 0.3f;
 };
 
 // Adapters in slots on the device, and as the values that these have.
 class CudaAdapters {
  public:
+  static constexpr double kNoLimit = std::numeric_limits<double>::infinity();
+
   CudaAdapters(TestDevice& device, Rng& rng, const LoraCase& c) : case_(c) {
     view_.dtype = c.dtype;
     view_.rank_max = c.rank_max > 0
@@ -50,22 +56,28 @@ class CudaAdapters {
   std::span<const LoraPlace> places() const { return places_; }
   int64_t y_columns() const { return y_columns_; }
 
-  // y [N] += what the slot adds for x [K].
-  void add(size_t slot, const float* x, float* y) const {
+  // y [N] += what the slot adds for x [K], of hidden numbers of at most `hidden_max`; returns how
+  // many were larger.
+  int add(size_t slot, const float* x, float* y, double hidden_max = kNoLimit) const {
+    int larger = 0;
     for (size_t f = 0; f < places_.size(); ++f) {
       const Factor& factor = factors_.at({slot, f});
       const auto ranks = static_cast<size_t>(case_.ranks[slot]), k = static_cast<size_t>(case_.k);
       std::vector<double> t(ranks);
       for (size_t r = 0; r < ranks; ++r) {
         for (size_t i = 0; i < k; ++i) t[r] += double{factor.a[r * k + i]} * x[i];
+        t[r] *= 0.5 + static_cast<double>(f);
+        larger += std::abs(t[r]) > hidden_max ? 1 : 0;
+        t[r] = std::clamp(t[r], -hidden_max, hidden_max);
       }
       for (size_t n = 0; n < static_cast<size_t>(places_[f].columns); ++n) {
         double sum = 0;
         for (size_t r = 0; r < ranks; ++r) sum += t[r] * factor.b[n * ranks + r];
         float& to = y[static_cast<size_t>(places_[f].first_column) + n];
-        to = static_cast<float>(to + (0.5 + static_cast<double>(f)) * sum);
+        to = static_cast<float>(to + sum);
       }
     }
+    return larger;
   }
 
  private:
@@ -90,7 +102,7 @@ class CudaAdapters {
     const int64_t ranks = case_.ranks[slot], k = case_.k, n = places_[f].columns;
     Factor& factor = factors_[{slot, f}];
     factor = {rounded_floats(rng, case_.dtype, ranks * k, 0.3f),
-              rounded_floats(rng, case_.dtype, n * ranks, 0.3f)};
+              rounded_floats(rng, case_.dtype, n * ranks, case_.b_size)};
     for (int64_t r = 0; r < ranks; ++r) {
       pack_lora_a(case_.dtype, memory + places_[f].a, r,
                   std::span(factor.a).subspan(static_cast<size_t>(r * k), static_cast<size_t>(k)));
@@ -219,6 +231,42 @@ TEST(LoraLinearCuda, OddShapesAndF32TakeTheKernelOfAny) {
   EXPECT_EQ(check_lora(device, {.ranks = {5}, .k = 37, .outputs = {19, 7}}, mixed_slots(6, 1)), 1);
   const LoraCase f32{.dtype = DType::kF32, .ranks = {2, 33}, .k = 96, .outputs = {48, 40}};
   EXPECT_EQ(check_lora(device, f32, mixed_slots(12, 2)), 1);
+}
+
+// F16 ends at 65,504; what is larger on its way is that, and its row finite.
+TEST(LoraLinearCuda, HiddenNumbersBeyondF16AreItsLargest) {
+  HR_CUDA_DEVICE_OR_SKIP(device);
+  const LoraCase c{.dtype = DType::kF16,
+                   .ranks = {16, 40},
+                   .k = 512,
+                   .outputs = {64, 128},
+                   .x_size = 1e4f,
+                   .b_size = 1e-3f};
+  Rng rng(17);
+  const CudaAdapters adapters(device, rng, c);
+  const std::vector<int32_t> slot_of = {0, 1, 0, -1, 1};
+  const auto rows = static_cast<int64_t>(slot_of.size());
+  const std::vector<float> x = rounded_floats(rng, c.dtype, rows * c.k, c.x_size);
+  const std::vector<float> before = rounded_floats(rng, c.dtype, rows * adapters.y_columns());
+  std::vector<float> expected = before;
+  int larger = 0;
+  for (int64_t row = 0; row < rows; ++row) {
+    if (slot_of[static_cast<size_t>(row)] < 0) continue;
+    larger += adapters.add(static_cast<size_t>(slot_of[static_cast<size_t>(row)]),
+                           &x[static_cast<size_t>(row * c.k)],
+                           &expected[static_cast<size_t>(row * adapters.y_columns())], 65504.0);
+  }
+  ASSERT_GT(larger, 0);
+  const auto kernels = lora_linear_kernels().all();
+  const auto tiles =
+      std::ranges::find(kernels, "lora_linear/cuda/tiles", &Kernel<LoraLinearArgs>::name);
+  ASSERT_NE(tiles, kernels.end());
+  const CudaMatrix x_rows(device, c.dtype, rows, c.k, 8, &x);
+  const CudaMatrix y_rows(device, c.dtype, rows, adapters.y_columns(), 8, &before);
+  const std::vector<float> y =
+      lora_result(device, *tiles, adapters, tasks_of(slot_of, kLoraTaskRows), x_rows, y_rows);
+  // Sums of K are of numbers of 1e4.
+  expect_near(y, expected, unit_of(c.dtype), 0.05);
 }
 
 TEST(LoraLinearCuda, ManyRowsOfFewAdaptersAndManyAdaptersOfFewRows) {
