@@ -11,6 +11,13 @@
 namespace headrace::gpu {
 
 inline constexpr float kE4m3Max = 448.0f;
+inline constexpr float kE4m3ScaleMin = 0x1p-100f;  // of a row
+
+// As float8_row_scale() (tensor/float8.h); NaN stays.
+__device__ __forceinline__ float e4m3_row_scale(float largest) {
+  const float scale = largest / kE4m3Max;
+  return scale < kE4m3ScaleMin ? 1.0f : scale;
+}
 
 __device__ __forceinline__ float to_float(__nv_fp8_e4m3 value) { return static_cast<float>(value); }
 

@@ -13,6 +13,15 @@ namespace headrace {
 
 inline constexpr float kFloat8Max = 448.0f;
 
+// What a row's numbers are divided by, given the largest of their magnitudes: it becomes
+// kFloat8Max. A row of nothing but tiny numbers is one of zeros, as the inverse of its scale may be
+// infinite.
+inline constexpr float kFloat8ScaleMin = 0x1p-100f;
+inline float float8_row_scale(float largest) {
+  const float scale = largest / kFloat8Max;
+  return scale < kFloat8ScaleMin ? 1.0f : scale;
+}
+
 inline float e4m3_to_float(uint8_t bits) {
   const int exponent = bits >> 3 & 15, mantissa = bits & 7;
   const float sign = bits & 0x80 ? -1.0f : 1.0f;

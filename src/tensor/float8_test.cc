@@ -57,6 +57,16 @@ TEST(Float8, FloatsGoToTheNearest) {
   }
 }
 
+TEST(Float8, ScalesOfRowsHaveInverses) {
+  EXPECT_EQ(float8_row_scale(448.0f), 1.0f);
+  EXPECT_EQ(float8_row_scale(0.07f), 0.07f / kFloat8Max);
+  EXPECT_EQ(float8_row_scale(448 * 0x1p-100f), 0x1p-100f);
+  for (const float tiny : {0.0f, 0x1p-149f, 0x1p-126f, 447 * 0x1p-100f}) {
+    EXPECT_EQ(float8_row_scale(tiny), 1.0f) << tiny;
+  }
+  EXPECT_TRUE(std::isnan(float8_row_scale(std::numeric_limits<float>::quiet_NaN())));
+}
+
 TEST(Float8, WhatIsTooLargeIsTheLargest) {
   for (const float value : {449.0f, 480.0f, 1e30f, std::numeric_limits<float>::infinity()}) {
     EXPECT_EQ(float_to_e4m3(value), 0x7e);

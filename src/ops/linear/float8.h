@@ -2,8 +2,9 @@
 //   x [M, K] f16 or bf16;  W [N, K] e4m3 and a scale a row;  y [M, N] of x's type or f32
 //
 // `gemv` (gemv.h) multiplies up to 4 rows of x as they are. More become e4m3, too, each with a
-// scale of its own, its largest magnitude / 448, and products are of FP8: `stream` (stream.h) and
-// the vendor's library. `any` multiplies x as it is: odd shapes, and what tests compare with.
+// scale of its own, its largest magnitude / 448 (1 where that is below 2^-100), and products are of
+// FP8: `stream` (stream.h) and the vendor's library. `any` multiplies x as it is: odd shapes, and
+// what tests compare with.
 #pragma once
 
 #include "ops/linear/norm_linear.h"

@@ -157,8 +157,7 @@ __global__ void __launch_bounds__(kThreads) float8_row(RowsIn<T> args) {
   gpu::wait_for_earlier_kernels();
   Float8Row<T, kNormed, kThreads> values(args, row);
   values.read();
-  const float largest = values.largest();
-  const float scale = largest == 0.0f ? 1.0f : largest / gpu::kE4m3Max;
+  const float scale = gpu::e4m3_row_scale(values.largest());
   if (threadIdx.x == 0) args.scales[row] = scale;
   values.store(args.numbers + row * args.k, 1.0f / scale);
 }

@@ -23,7 +23,7 @@ std::vector<float> through_float8(const std::vector<float>& values, int64_t k, B
     const std::span row = std::span(result).subspan(first, static_cast<size_t>(k));
     float largest = 0.0f;
     for (const float value : row) largest = std::max(largest, std::abs(value));
-    const float scale = largest > 0.0f ? largest / kFloat8Max : 1.0f;
+    const float scale = float8_row_scale(largest);
     const float inverse = 1.0f / scale;
     for (float& value : row) {
       const float scaled = by == By::kScale ? value / scale : value * inverse;
@@ -360,6 +360,46 @@ TEST(Float8Cuda, ARowThatIsNotFiniteIsAlone) {
     for (int64_t i = 0; i < 12 * kN; ++i) {
       const bool odd_row = i / kN == 3 || i / kN == 7;
       EXPECT_EQ(std::isfinite(result[static_cast<size_t>(i)]), !odd_row) << "element " << i;
+    }
+  }
+}
+
+// Whose scales would have infinite inverses: rows of x are zeros to kernels that round them, and
+// rows of W to all.
+TEST(Float8Cuda, RowsOfTinyNumbersAreFinite) {
+  HR_CUDA_DEVICE_OR_SKIP(cuda);
+  constexpr int64_t kM = 12, kN = 64, kK = 2048;
+  Rng rng(13);
+  std::vector<float> source = random_floats(rng, kN * kK);
+  for (int64_t i = 0; i < kK; ++i) source[static_cast<size_t>(2 * kK + i)] *= 0x1p-130f;
+  LinearSource rows{host_view(source, kN, kK), {}};
+  rows.quantise_to = DType::kF8;
+  const auto weight = LinearWeight::pack(cuda.device(), {&rows, 1}, LinearCompute::kFast);
+  ASSERT_TRUE(weight.ok() && weight->is_matrix_of(DType::kF8));
+  std::vector<float> x = rounded_floats(rng, DType::kBF16, kM * kK);
+  for (const int64_t row : {3, 7}) {
+    for (int64_t i = 0; i < kK; ++i) x[static_cast<size_t>(row * kK + i)] *= 0x1p-127f;
+  }
+  CudaMatrix x_on(cuda, DType::kBF16, kM, kK, 0, &x);
+  for (const auto& kernel : linear_kernels().all()) {
+    CudaMatrix y(cuda, DType::kF32, kM, kN, 0, nullptr);
+    const LinearArgs args{.x = x_on.view(), .weight = &*weight, .bias = nullptr, .y = y.view()};
+    if (!takes(cuda, kernel, args)) continue;
+    SCOPED_TRACE(std::string(kernel.name));
+    OpContext context = cuda.context();
+    kernel.run(context, args);
+    const std::vector<float> result = y.read();
+    for (int64_t i = 0; i < kM * kN; ++i) {
+      const float value = result[static_cast<size_t>(i)];
+      const bool tiny = i / kN == 3 || i / kN == 7;
+      ASSERT_TRUE(std::isfinite(value)) << "element " << i;
+      if (i % kN == 2) {
+        ASSERT_EQ(value, 0.0f) << "element " << i;
+      } else if (tiny) {
+        ASSERT_LT(std::abs(value), 1e-30f) << "element " << i;
+      } else {
+        ASSERT_NE(value, 0.0f) << "element " << i;
+      }
     }
   }
 }

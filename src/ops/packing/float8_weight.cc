@@ -89,7 +89,7 @@ class Float8Rows {
         largest = std::max(largest, std::abs(value));
         finite = finite && std::isfinite(value);
       }
-      scale_ = largest > 0.0f ? largest / kFloat8Max : 1.0f;
+      scale_ = float8_row_scale(largest);
       if (!finite) scale_ = std::numeric_limits<float>::quiet_NaN();
       for (size_t i = 0; i < values_.size(); ++i) {
         numbers_[i] = std::byte{float_to_e4m3(values_[i] / scale_)};

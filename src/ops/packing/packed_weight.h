@@ -3,7 +3,8 @@
 // rows side by side. On the CPU a SIMD lane is an output row then and no sum ever crosses lanes; on
 // CUDA the 16 rows are one side of a warp's matrix product. The CPU packs all types, CUDA block
 // types alone: the same bytes. FP8 (CUDA) is a dense matrix, too, of e4m3 numbers, with an f32
-// scale a row behind it: the largest magnitude of the row / 448, or what the file says.
+// scale a row behind it: the largest magnitude of the row / 448 (float8_row_scale()), or what the
+// file says.
 //
 // Layout of packed rows. A segment is a run of stacked rows of one type in groups of 16; a last
 // group that is not full repeats its last row. One group of K columns is
