@@ -53,6 +53,7 @@ class ListingStream final : public Stream {
   }
   Status synchronize() override { return stream_->synchronize(); }
   Status status() override { return stream_->status(); }
+  void fail(Status error) override { stream_->fail(std::move(error)); }
   Status begin_capture() override { return stream_->begin_capture(); }
   Result<std::unique_ptr<Graph>> end_capture() override { return stream_->end_capture(); }
   void launch(const Graph& graph) override {

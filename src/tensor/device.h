@@ -111,6 +111,10 @@ class Stream {
   virtual void wait(const Event& event) = 0;  // what follows here runs after the event; no blocking
   virtual Status synchronize() = 0;           // the error is sticky on CUDA
   virtual Status status() = 0;                // errors seen so far, without waiting
+  // Something did not start here, or is lost: what follows may be computed of nothing, so that
+  // status() is this from now on, where it was no error before, and a recording is none. Any
+  // thread.
+  virtual void fail(Status error) = 0;
   // What is started between the two is recorded and not run. kUnsupported on the CPU.
   virtual Status begin_capture() = 0;
   virtual Result<std::unique_ptr<Graph>> end_capture() = 0;

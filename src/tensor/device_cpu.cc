@@ -51,6 +51,8 @@ class CpuStream final : public Stream {
   void wait(const Event&) override {}
   Status synchronize() override { return ok_status(); }
   Status status() override { return ok_status(); }
+  // Its kernels do not fail.
+  void fail(Status error) override { CHECK_MSG(false, std::string(error.message()).c_str()); }
   Status begin_capture() override { return unsupported("the CPU records no graphs"); }
   Result<std::unique_ptr<Graph>> end_capture() override {
     return unsupported("the CPU records no graphs");

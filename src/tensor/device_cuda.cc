@@ -4,13 +4,14 @@
 #include <sys/mman.h>
 
 #include <algorithm>
-#include <atomic>
 #include <memory>
 #include <mutex>
 
 #include <fmt/format.h>
 
+#include "base/first_error.h"
 #include "tensor/allocation_count.h"
+#include "tensor/cuda_fault.h"
 #include "tensor/device.h"
 #include "tensor/gemm_library.h"
 #include "tensor/gpu_kind.h"
@@ -18,25 +19,17 @@
 namespace headrace {
 namespace {
 
-std::string describe(cudaError_t error) {
-  return fmt::format("{} ({})", cudaGetErrorString(error), cudaGetErrorName(error));
-}
-
 // Remembers the first error of a stream until somebody asks.
 class CudaErrors {
  public:
   void note(cudaError_t error) {
-    cudaError_t none = cudaSuccess;
-    if (error != cudaSuccess) first_.compare_exchange_strong(none, error);
+    if (error != cudaSuccess) add(cuda_fault(error));
   }
-  Status status() const {
-    const cudaError_t first = first_;
-    if (first == cudaSuccess) return ok_status();
-    return internal_error("CUDA: " + describe(first));
-  }
+  void add(Status error) { first_.add(std::move(error)); }
+  Status status() const { return first_.first(); }
 
  private:
-  std::atomic<cudaError_t> first_{cudaSuccess};
+  FirstError first_;
 };
 
 class CudaEvent final : public Event {
@@ -136,12 +129,14 @@ class CudaStream final : public Stream {
     errors_->note(cudaGetLastError());  // of a kernel launch
     return errors_->status();
   }
+  void fail(Status error) override { errors_->add(std::move(error)); }
   // Thread-local: what other threads do meanwhile (an allocation, say) does not break the
   // recording.
   Status begin_capture() override {
     const cudaError_t error = cudaStreamBeginCapture(stream_, cudaStreamCaptureModeThreadLocal);
     capturing_ = error == cudaSuccess;
-    return error == cudaSuccess ? ok_status() : internal_error("CUDA graph: " + describe(error));
+    return error == cudaSuccess ? ok_status()
+                                : internal_error("CUDA graph: " + cuda_error_text(error));
   }
   Result<std::unique_ptr<Graph>> end_capture() override {
     capturing_ = false;
@@ -155,9 +150,11 @@ class CudaStream final : public Stream {
     if (recorded != nullptr) cudaGraphDestroy(recorded);
     if (error != cudaSuccess) {
       cudaGetLastError();  // nothing ran; the stream goes on
-      return internal_error("CUDA graph: " + describe(error));
+      return internal_error("CUDA graph: " + cuda_error_text(error));
     }
-    return std::unique_ptr<Graph>(std::make_unique<CudaGraph>(graph));
+    auto made = std::make_unique<CudaGraph>(graph);
+    HR_RETURN_IF_ERROR(errors_->status());  // it lacks what did not start
+    return std::unique_ptr<Graph>(std::move(made));
   }
   void launch(const Graph& graph) override {
     errors_->note(cudaGraphLaunch(static_cast<const CudaGraph&>(graph).native(), stream_));
@@ -249,7 +246,7 @@ class CudaDevice final : public Device {
     if (error != cudaSuccess) {
       cudaGetLastError();  // running out of memory is no fault of the device
       return exhausted(fmt::format("cannot allocate {} MiB on {} ({} MiB free): {}", bytes >> 20,
-                                   traits_.name, free_bytes() >> 20, describe(error)));
+                                   traits_.name, free_bytes() >> 20, cuda_error_text(error)));
     }
     ++allocation_count();
     return Buffer(this, static_cast<std::byte*>(data), bytes);
@@ -263,7 +260,7 @@ class CudaDevice final : public Device {
     if (error != cudaSuccess) {
       cudaGetLastError();
       return exhausted(fmt::format("cannot allocate {} MiB of page-locked host memory: {}",
-                                   bytes >> 20, describe(error)));
+                                   bytes >> 20, cuda_error_text(error)));
     }
     ++allocation_count();
     return Buffer(this, data, bytes, MemoryKind::kHost);
@@ -318,7 +315,7 @@ Status no_device(cudaError_t error) {
                     runtime / 1000, runtime % 1000 / 10));
   }
   if (error == cudaErrorNoDevice) return not_found("no CUDA GPU in this machine: use --device cpu");
-  return unavailable("CUDA does not start: " + describe(error));
+  return unavailable("CUDA does not start: " + cuda_error_text(error));
 }
 
 }  // namespace

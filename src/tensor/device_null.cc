@@ -10,6 +10,7 @@
 
 #include "base/check.h"
 #include "base/clock.h"
+#include "base/first_error.h"
 #include "tensor/device.h"
 
 namespace headrace {
@@ -107,8 +108,9 @@ class NullStream final : public Stream {
     });
   }
   void wait(const Event&) override {}
-  Status synchronize() override { return ok_status(); }
-  Status status() override { return ok_status(); }
+  Status synchronize() override { return failure_.first(); }
+  Status status() override { return failure_.first(); }
+  void fail(Status error) override { failure_.add(std::move(error)); }
   Status begin_capture() override {
     capturing_ = true;
     captured_.clear();
@@ -116,6 +118,7 @@ class NullStream final : public Stream {
   }
   Result<std::unique_ptr<Graph>> end_capture() override {
     capturing_ = false;
+    HR_RETURN_IF_ERROR(status());
     return std::unique_ptr<Graph>(std::make_unique<NullGraph>(std::move(captured_)));
   }
   void launch(const Graph& graph) override {
@@ -143,6 +146,7 @@ class NullStream final : public Stream {
   int64_t busy_until_ns_ = 0;
   bool capturing_ = false;
   NullGraph::Work captured_;
+  FirstError failure_;
 };
 
 class NullDevice final : public Device {

@@ -42,6 +42,27 @@ TEST(CudaDevice, SaysWhyItIsNotThere) {
   EXPECT_FALSE(device.status().message().empty());
 }
 
+TEST(NullDevice, AStreamThatHasFailedSaysSoFromThenOn) {
+  const auto device = create_null_device({});
+  const auto stream = device->create_stream(), other = device->create_stream();
+  EXPECT_TRUE(stream->status().ok() && stream->synchronize().ok());
+  stream->fail(internal_error("the first"));
+  stream->fail(internal_error("the second"));
+  EXPECT_EQ(stream->status().message(), "the first");
+  EXPECT_EQ(stream->synchronize().message(), "the first");
+  EXPECT_TRUE(other->status().ok());
+}
+
+// It would lack what did not start.
+TEST(NullDevice, ARecordingOfAStreamThatHasFailedIsNone) {
+  const auto device = create_null_device({});
+  const auto stream = device->create_stream();
+  ASSERT_TRUE(stream->begin_capture().ok());
+  stream->call([] {});
+  stream->fail(internal_error("one has not started"));
+  EXPECT_EQ(stream->end_capture().status().message(), "one has not started");
+}
+
 TEST(Workspace, AMarkGivesBackWhatWasTakenUnderIt) {
   const auto device = create_cpu_device(1);
   Workspace workspace(std::move(device->allocate(4096).value()));
