@@ -11,6 +11,7 @@
 #include "gpu/overlapped_launch.cuh"
 #include "gpu/vector.cuh"
 #include "ops/op.h"
+#include "tensor/cuda_fault.h"
 
 namespace headrace::gpu {
 
@@ -68,7 +69,9 @@ inline cudaStream_t stream_of(const OpContext& context) {
   return static_cast<cudaStream_t>(context.stream.native());
 }
 
-inline void check_launch(cudaError_t error) {
+// Behind a launch on the stream: a fault fails it, and its owner hears of it; the rest are bugs.
+inline void check_launch(Stream& stream, cudaError_t error) {
+  if (is_cuda_fault(error)) return stream.fail(cuda_fault(error));
   CHECK_MSG(error == cudaSuccess, cudaGetErrorString(error));
 }
 
@@ -77,8 +80,8 @@ inline void check_launch(cudaError_t error) {
 template <class... Parameters>
 void launch(OpContext& context, void (*kernel)(Parameters...), dim3 blocks, int threads,
             const std::type_identity_t<Parameters>&... arguments) {
-  check_launch(launch_overlapped(kernel, {.blocks = blocks, .threads = threads}, stream_of(context),
-                                 arguments...));
+  check_launch(context.stream, launch_overlapped(kernel, {.blocks = blocks, .threads = threads},
+                                                 stream_of(context), arguments...));
 }
 
 inline unsigned blocks_for(int64_t items, int64_t per_block) {

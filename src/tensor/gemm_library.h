@@ -38,7 +38,8 @@ class GemmLibrary {
 
   // Starts the product on the stream. The algorithm is the library's choice, made once for each
   // (N, K, types, range of M); `workspace` is kWorkspaceBytes of device memory that the work on the
-  // stream may use. REQUIRES: m, n, k > 0
+  // stream may use. Where the device is lost, or the library fails without a reason in the
+  // arguments, the stream fails and y is of no meaning. REQUIRES: m, n, k > 0
   virtual void run(Stream& stream, const GemmArgs& args, std::byte* workspace) = 0;
 
   // Between the two, products on `stream`, of any number of rows, whose weights do not stay

@@ -9,6 +9,7 @@
 #include <cstring>
 #include <map>
 #include <mutex>
+#include <optional>
 #include <string>
 #include <tuple>
 #include <utility>
@@ -17,6 +18,7 @@
 #include <fmt/format.h>
 
 #include "base/log.h"
+#include "tensor/cuda_fault.h"
 #include "tensor/gemm_trial.h"
 #include "tensor/shared_library.h"
 
@@ -87,6 +89,13 @@ constexpr int64_t kTrialElementsMin = 2048 * 2048;
 constexpr int64_t kTrialBytesAtOnce = 256 << 20;
 constexpr double kRefusedSeconds = 1e9;  // of a candidate that does not take the product
 
+// Which of its errors may come up though the arguments are right.
+bool is_blas_fault(cublasStatus_t status) {
+  return status == CUBLAS_STATUS_NOT_INITIALIZED || status == CUBLAS_STATUS_ALLOC_FAILED ||
+         status == CUBLAS_STATUS_MAPPING_ERROR || status == CUBLAS_STATUS_EXECUTION_FAILED ||
+         status == CUBLAS_STATUS_INTERNAL_ERROR;
+}
+
 class CublasLt final : public GemmLibrary {
  public:
   CublasLt(const BlasApi& api, cublasLtHandle_t handle) : api_(api), handle_(handle) {}
@@ -129,20 +138,26 @@ class CublasLt final : public GemmLibrary {
     cublasLtMatrixLayout_t w, x, y;
   };
 
+  std::string text_of(cublasStatus_t status, const char* what, const GemmArgs& args) const {
+    return fmt::format("{}: {} (M {}, N {}, K {})", what, api_.status_string(status), args.m,
+                       args.n, args.k);
+  }
+  // Of calls that only describe.
   void expect(cublasStatus_t status, const char* what, const GemmArgs& args) const {
     if (status == CUBLAS_STATUS_SUCCESS) return;
-    const std::string text = fmt::format("{}: {} (M {}, N {}, K {})", what,
-                                         api_.status_string(status), args.m, args.n, args.k);
-    CHECK_MSG(false, text.c_str());
+    CHECK_MSG(false, text_of(status, what, args).c_str());
   }
+  // Behind one that has come to nothing: what is no bug fails the stream.
+  void fail(Stream& stream, cublasStatus_t status, const char* what, const GemmArgs& args) const;
   Layouts layouts(const GemmArgs& args, int64_t m) const;
   void destroy(const Layouts& layouts) const;
   cublasLtMatmulDesc_t description(const GemmArgs& args) const;
   void set_scales(const GemmArgs& args, cublasLtMatmulDesc_t desc) const;
   static Key key_of(const GemmArgs& args);
-  Plan plan(const GemmArgs& args);
-  std::vector<cublasLtMatmulAlgo_t> propose(const GemmArgs& args, cublasLtMatmulDesc_t desc,
-                                            int count, bool reductions) const;
+  std::optional<Plan> plan(Stream& stream, const GemmArgs& args);
+  std::vector<cublasLtMatmulAlgo_t> propose(Stream& stream, const GemmArgs& args,
+                                            cublasLtMatmulDesc_t desc, int count,
+                                            bool reductions) const;
   cublasStatus_t start(Stream& stream, const GemmArgs& args, std::byte* workspace,
                        const Plan& plan) const;
   bool on_trial(const Stream& stream, const GemmArgs& args);
@@ -216,9 +231,19 @@ CublasLt::Key CublasLt::key_of(const GemmArgs& args) {
           alignment(args.y, y_bytes)};
 }
 
-// At least one algorithm, the library's first choice first.
-std::vector<cublasLtMatmulAlgo_t> CublasLt::propose(const GemmArgs& args, cublasLtMatmulDesc_t desc,
-                                                    int count, bool reductions) const {
+// A lost device says why itself; the library's words for it are others.
+void CublasLt::fail(Stream& stream, cublasStatus_t status, const char* what,
+                    const GemmArgs& args) const {
+  const cudaError_t device = cuda_device_state();
+  if (is_cuda_fault(device)) return stream.fail(cuda_fault(device));
+  CHECK_MSG(is_blas_fault(status), text_of(status, what, args).c_str());
+  stream.fail(internal_error("cuBLASLt: " + text_of(status, what, args)));
+}
+
+// At least one algorithm, the library's first choice first; none where the stream has failed.
+std::vector<cublasLtMatmulAlgo_t> CublasLt::propose(Stream& stream, const GemmArgs& args,
+                                                    cublasLtMatmulDesc_t desc, int count,
+                                                    bool reductions) const {
   const Key key = key_of(args);
   cublasLtMatmulPreference_t preference = nullptr;
   expect(api_.preference_create(&preference), "preference", args);
@@ -236,12 +261,15 @@ std::vector<cublasLtMatmulAlgo_t> CublasLt::propose(const GemmArgs& args, cublas
   const Layouts shape = layouts(args, gemm_row_class(args.m));
   std::vector<cublasLtMatmulHeuristicResult_t> results(static_cast<size_t>(count));
   int found = 0;
-  expect(api_.get_heuristic(handle_, desc, shape.w, shape.x, shape.y, shape.y, preference, count,
-                            results.data(), &found),
-         "no algorithm", args);
-  CHECK(found > 0);
+  const cublasStatus_t status = api_.get_heuristic(
+      handle_, desc, shape.w, shape.x, shape.y, shape.y, preference, count, results.data(), &found);
   destroy(shape);
   api_.preference_destroy(preference);
+  if (status != CUBLAS_STATUS_SUCCESS) {
+    fail(stream, status, "no algorithm", args);
+    return {};
+  }
+  CHECK(found > 0);
   std::vector<cublasLtMatmulAlgo_t> algos;
   for (int i = 0; i < found; ++i) {
     const cublasLtMatmulHeuristicResult_t& result = results[static_cast<size_t>(i)];
@@ -251,14 +279,19 @@ std::vector<cublasLtMatmulAlgo_t> CublasLt::propose(const GemmArgs& args, cublas
   return algos;
 }
 
-CublasLt::Plan CublasLt::plan(const GemmArgs& args) {
-  const auto [at, fresh] = plans_.try_emplace(key_of(args));
-  Plan& plan = at->second;
-  if (!fresh) return plan;
-  plan.desc = description(args);
+// Empty where the stream has failed.
+std::optional<CublasLt::Plan> CublasLt::plan(Stream& stream, const GemmArgs& args) {
+  const Key key = key_of(args);
+  if (const auto known = plans_.find(key); known != plans_.end()) return known->second;
   const bool reductions = gemm_row_class(args.m) < kRowsWithoutReduction;
-  plan.first = propose(args, plan.desc, 1, reductions).front();
-  plan.algo = plan.first;
+  Plan plan{.desc = description(args), .algo = {}, .first = {}};
+  const std::vector<cublasLtMatmulAlgo_t> algos = propose(stream, args, plan.desc, 1, reductions);
+  if (algos.empty()) {
+    api_.desc_destroy(plan.desc);
+    return std::nullopt;
+  }
+  plan.algo = plan.first = algos.front();
+  plans_.emplace(key, plan);
   return plan;
 }
 
@@ -277,11 +310,13 @@ cublasStatus_t CublasLt::start(Stream& stream, const GemmArgs& args, std::byte* 
 void CublasLt::run(Stream& stream, const GemmArgs& args, std::byte* workspace) {
   const std::lock_guard lock(mutex_);
   if (on_trial(stream, args)) return run_trial(stream, args, workspace);
-  Plan chosen = plan(args);
-  if (start(stream, args, workspace, chosen) == CUBLAS_STATUS_SUCCESS) return;
+  std::optional<Plan> chosen = plan(stream, args);
+  if (!chosen.has_value()) return;
+  if (start(stream, args, workspace, *chosen) == CUBLAS_STATUS_SUCCESS) return;
   // What won a trial was proposed for the most rows of its class; it may refuse fewer.
-  chosen.algo = chosen.first;
-  expect(start(stream, args, workspace, chosen), "matrix product", args);
+  chosen->algo = chosen->first;
+  const cublasStatus_t status = start(stream, args, workspace, *chosen);
+  if (status != CUBLAS_STATUS_SUCCESS) fail(stream, status, "matrix product", args);
 }
 
 // ---- trials -------------------------------------------------------------------------------------
@@ -300,14 +335,15 @@ bool CublasLt::on_trial(const Stream& stream, const GemmArgs& args) {
 
 void CublasLt::run_trial(Stream& stream, const GemmArgs& args, std::byte* workspace) {
   const Key key = key_of(args);
-  Plan chosen = plan(args);
+  std::optional<Plan> chosen = plan(stream, args);
+  if (!chosen.has_value()) return;
   auto trial = trials_.find(key);
   if (trial == trials_.end()) {
     // The plan's own algorithm, then what is proposed with sums shared out and without.
-    std::vector<cublasLtMatmulAlgo_t> algos = {chosen.algo};
+    std::vector<cublasLtMatmulAlgo_t> algos = {chosen->algo};
     for (const bool reductions : {true, false}) {
       for (const cublasLtMatmulAlgo_t& algo :
-           propose(args, chosen.desc, kCandidatesMax / 2, reductions)) {
+           propose(stream, args, chosen->desc, kCandidatesMax / 2, reductions)) {
         const bool known = std::any_of(algos.begin(), algos.end(), [&](const auto& other) {
           return std::memcmp(&other, &algo, sizeof algo) == 0;
         });
@@ -325,11 +361,14 @@ void CublasLt::run_trial(Stream& stream, const GemmArgs& args, std::byte* worksp
   for (int i = 0; i < runs; ++i) {
     const int candidate = running.timings.next();
     running.timings.start(candidate);
-    chosen.algo = running.algos[static_cast<size_t>(candidate)];
+    chosen->algo = running.algos[static_cast<size_t>(candidate)];
     TrialRun run{key, candidate, stream.create_timer(), stream.create_timer()};
     stream.record(*run.begin);
-    if (start(stream, args, workspace, chosen) != CUBLAS_STATUS_SUCCESS) {
+    const cublasStatus_t status = start(stream, args, workspace, *chosen);
+    if (status != CUBLAS_STATUS_SUCCESS) {
       running.timings.add(candidate, kRefusedSeconds);
+      // A lost device refuses all of them, without end.
+      if (is_cuda_fault(cuda_device_state())) return fail(stream, status, "matrix product", args);
       --i;  // y is still to be computed
       continue;
     }

@@ -162,6 +162,7 @@ void run_reference_of(OpContext& context, const AttentionArgs& args) {
   const auto launch = [&](bool decode) {
     attention_reference<Numbers, T>
         <<<grid, kThreads, 0, stream>>>(arguments, decode, static_cast<int32_t>(args.out.rows()));
+    gpu::check_launch(context.stream, cudaGetLastError());
   };
   if (args.plan->has_prefill) launch(false);
   if (args.plan->has_decode) launch(true);

@@ -613,13 +613,14 @@ void launch_decode(OpContext& context, const AttentionArgs& args,
                    const typename Rows::Arguments& rows_arguments = {}) {
   constexpr int kBytes = sizeof(DecodeShared<Shape>);
   static_assert((kBytes + 1024) * Shape::kBlocksPerSm <= 228 * 1024);
-  check_launch(launch_overlapped(
-      attention_decode<T, Shape, Rows>,
-      {.blocks = static_cast<unsigned>(Shape::kBlocksPerSm * args.plan->shape.sm_count),
-       .threads = Shape::kThreads,
-       .shared_bytes = kBytes},
-      stream_of(context), DecodePages<T, Shape>::source(args.kv), arguments, rows_arguments,
-      static_cast<int32_t>(args.out.rows())));
+  check_launch(context.stream,
+               launch_overlapped(attention_decode<T, Shape, Rows>,
+                                 {.blocks = static_cast<unsigned>(Shape::kBlocksPerSm *
+                                                                  args.plan->shape.sm_count),
+                                  .threads = Shape::kThreads,
+                                  .shared_bytes = kBytes},
+                                 stream_of(context), DecodePages<T, Shape>::source(args.kv),
+                                 arguments, rows_arguments, static_cast<int32_t>(args.out.rows())));
 }
 
 }  // namespace headrace::gpu

@@ -164,7 +164,7 @@ class RopeRows {
 // A recorded step runs after all that was uploaded for it, and after the step before it.
 inline bool recording(OpContext& context) {
   cudaStreamCaptureStatus status{};
-  check_launch(cudaStreamIsCapturing(stream_of(context), &status));
+  check_launch(context.stream, cudaStreamIsCapturing(stream_of(context), &status));
   return status == cudaStreamCaptureStatusActive;
 }
 

@@ -565,16 +565,17 @@ void run_latents(OpContext& context, const AttentionArgs& args) {
     arguments.rows = reinterpret_cast<LatentShares*>(memory + latent_sums_bytes(shape));
   }
   const bool paired = arguments.groups == 2;
-  gpu::check_launch(gpu::launch_overlapped(
-      paired ? attend_latents<T, true> : attend_latents<T, false>,
-      {.blocks = static_cast<unsigned>(latent_teams(shape) * arguments.groups),
-       .threads = kThreads,
-       .shared_bytes = kBytes,
-       .cluster = paired ? 2 : 1},
-      gpu::stream_of(context),
-      gpu::query_map(args.q, kKeyDim, arguments.group_heads, arguments.positions,
-                     LatentPage::kChunk),
-      gpu::page_map(args.kv, args.kv.base, LatentPage::kChunk), arguments));
+  gpu::check_launch(context.stream,
+                    gpu::launch_overlapped(
+                        paired ? attend_latents<T, true> : attend_latents<T, false>,
+                        {.blocks = static_cast<unsigned>(latent_teams(shape) * arguments.groups),
+                         .threads = kThreads,
+                         .shared_bytes = kBytes,
+                         .cluster = paired ? 2 : 1},
+                        gpu::stream_of(context),
+                        gpu::query_map(args.q, kKeyDim, arguments.group_heads, arguments.positions,
+                                       LatentPage::kChunk),
+                        gpu::page_map(args.kv, args.kv.base, LatentPage::kChunk), arguments));
   // Steps of few rows may be recorded: they then have padding, and tiles that are shared out at
   // another time.
   if (rows <= shape.sequences_max || args.plan->has_merge) {

@@ -619,15 +619,16 @@ void launch_prefill(OpContext& context, const AttentionArgs& args,
   static_assert(kBytes <= 227 * 1024);
   constexpr int kChunk = Page<Shape::kDim>::kChunk;
   const std::byte* base = args.kv.base;
-  check_launch(launch_overlapped(
-      kernel,
-      {.blocks = static_cast<unsigned>(args.plan->shape.sm_count),
-       .threads = Shape::kThreads,
-       .shared_bytes = kBytes},
-      stream_of(context),
-      query_map(args.q, Shape::kDim, arguments.group, Shape::kTileRows / arguments.group, kChunk),
-      page_map(args.kv, base, kChunk), page_map(args.kv, base + args.kv.v_offset, kChunk),
-      arguments));
+  check_launch(context.stream,
+               launch_overlapped(kernel,
+                                 {.blocks = static_cast<unsigned>(args.plan->shape.sm_count),
+                                  .threads = Shape::kThreads,
+                                  .shared_bytes = kBytes},
+                                 stream_of(context),
+                                 query_map(args.q, Shape::kDim, arguments.group,
+                                           Shape::kTileRows / arguments.group, kChunk),
+                                 page_map(args.kv, base, kChunk),
+                                 page_map(args.kv, base + args.kv.v_offset, kChunk), arguments));
 }
 
 }  // namespace headrace::gpu

@@ -32,8 +32,8 @@ void run_blocks_gemv(OpContext& context, const LinearArgs& args) {
       gpu::with_block_type(segment.dtype, [&]<int kType>() {
         constexpr bool kMinimum = gpu::kFormat<kType>.minimum;
         const auto launch = [&](auto* kernel) {
-          gpu::check_launch(
-              gpu::launch_overlapped(kernel, shape, gpu::stream_of(context), arguments));
+          gpu::check_launch(context.stream, gpu::launch_overlapped(
+                                                kernel, shape, gpu::stream_of(context), arguments));
         };
         if (kMinimum && args.x.rows() == 1) {
           launch(&gpu::blocks_gemv < T, kType, kMinimum ? 1 : kBlocksGemvRowsMax >);

@@ -16,7 +16,8 @@ void launch(OpContext& context, const gpu::WideArguments<T>& arguments) {
                                .shared_bytes = plan.shared_bytes,
                                .cluster = plan.splits,
                                .carveout = gpu::Carveout::kAllShared};
-  gpu::check_launch(gpu::launch_overlapped(gpu::multiply_wide<T, kType, kTiles>, shape,
+  gpu::check_launch(context.stream,
+                    gpu::launch_overlapped(gpu::multiply_wide<T, kType, kTiles>, shape,
                                            gpu::stream_of(context), arguments));
 }
 

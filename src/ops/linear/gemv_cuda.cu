@@ -46,9 +46,9 @@ void launch(OpContext& context, const FusedLinearArgs& args, const GemvPlan& pla
                                   .threads = kGemvThreads,
                                   .shared_bytes = plan.shared_bytes,
                                   .carveout = gpu::Carveout::kAllShared};
-  gpu::check_launch(gpu::launch_overlapped(gpu::linear_gemv<T, W, Shape>, launched,
-                                           gpu::stream_of(context),
-                                           arguments_of<T, W>(args, plan)));
+  gpu::check_launch(context.stream, gpu::launch_overlapped(gpu::linear_gemv<T, W, Shape>, launched,
+                                                           gpu::stream_of(context),
+                                                           arguments_of<T, W>(args, plan)));
 }
 
 template <class T, class W, int kAhead>

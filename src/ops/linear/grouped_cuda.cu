@@ -59,13 +59,15 @@ void launch_tiles(OpContext& context, const GroupedLinearArgs& args) {
   const gpu::GroupedArguments arguments = arguments_of<Shape>(args);
   const int64_t clusters =
       clusters_of<Shape>(arguments, args.y.rows(), context.device.traits().sm_count);
-  gpu::check_launch(gpu::launch_overlapped(
-      gpu::linear_grouped<T, Shape, kGated>,
-      {.blocks = static_cast<unsigned>(Shape::kBlocks * clusters),
-       .threads = Shape::kThreads,
-       .shared_bytes = kShared,
-       .cluster = Shape::kBlocks},
-      gpu::stream_of(context), bank_map(args.weight->matrix(), Shape::kHalfRows), arguments));
+  gpu::check_launch(
+      context.stream,
+      gpu::launch_overlapped(gpu::linear_grouped<T, Shape, kGated>,
+                             {.blocks = static_cast<unsigned>(Shape::kBlocks * clusters),
+                              .threads = Shape::kThreads,
+                              .shared_bytes = kShared,
+                              .cluster = Shape::kBlocks},
+                             gpu::stream_of(context),
+                             bank_map(args.weight->matrix(), Shape::kHalfRows), arguments));
 }
 
 template <class T, class Shape>

@@ -203,12 +203,12 @@ void launch_norm_route(OpContext& context, const NormRouteArgs& args) {
                                         .logit_count = args.route.rule.logits(),
                                         .eps = args.norm.eps,
                                         .residual_scale = args.norm.residual_scale};
-  gpu::check_launch(gpu::launch_overlapped(norm_route_cluster<T>,
-                                           {.blocks = kRouteBlocks,
-                                            .threads = kRouteThreads,
-                                            .shared_bytes = shared_bytes_of(args),
-                                            .cluster = kRouteBlocks},
-                                           gpu::stream_of(context), arguments));
+  gpu::check_launch(context.stream, gpu::launch_overlapped(norm_route_cluster<T>,
+                                                           {.blocks = kRouteBlocks,
+                                                            .threads = kRouteThreads,
+                                                            .shared_bytes = shared_bytes_of(args),
+                                                            .cluster = kRouteBlocks},
+                                                           gpu::stream_of(context), arguments));
 }
 
 void run_norm_route(OpContext& context, const NormRouteArgs& args) {

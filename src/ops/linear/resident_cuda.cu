@@ -36,13 +36,13 @@ ResidentArguments<T> arguments_of(const FusedLinearArgs& args, const ResidentPla
 
 template <class T, int kRows, int kColumns, bool kNormed>
 void launch(OpContext& context, const FusedLinearArgs& args, const ResidentPlan& plan) {
-  gpu::check_launch(gpu::launch_overlapped(
-      gpu::linear_resident<T, kRows, kColumns, kNormed>,
-      {.blocks =
-           dim3(static_cast<unsigned>(plan.row_tiles), static_cast<unsigned>(plan.column_tiles)),
-       .threads = kResidentThreads,
-       .shared_bytes = plan.shared_bytes},
-      gpu::stream_of(context), arguments_of<T>(args, plan)));
+  gpu::check_launch(context.stream, gpu::launch_overlapped(
+                                        gpu::linear_resident<T, kRows, kColumns, kNormed>,
+                                        {.blocks = dim3(static_cast<unsigned>(plan.row_tiles),
+                                                        static_cast<unsigned>(plan.column_tiles)),
+                                         .threads = kResidentThreads,
+                                         .shared_bytes = plan.shared_bytes},
+                                        gpu::stream_of(context), arguments_of<T>(args, plan)));
 }
 
 template <class T, int kRows, bool kNormed>

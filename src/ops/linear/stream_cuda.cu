@@ -73,17 +73,19 @@ void launch_rows(OpContext& context, const StreamArgs& args, const StreamRows& r
       .accumulates = linear.output == LinearOutput::kAccumulate,
       .gated = gated};
   const ConstTensorView weight = linear.weight->matrix();
-  gpu::check_launch(gpu::launch_overlapped(
-      gpu::linear_stream<T, Operand, kTile, kGroups>,
-      {.blocks = static_cast<unsigned>(plan.clusters * plan.splits),
-       .threads = Shape::kThreads,
-       .shared_bytes = ring + tail,
-       .cluster = plan.splits},
-      gpu::stream_of(context),
-      matrix_map(weight.dtype, weight.data, n, k, weight.row_stride, Shape::kHalfRows),
-      matrix_map(weight.dtype, rows.x.data + first * rows.x.row_stride, count, k, rows.x.row_stride,
-                 box_rows),
-      arguments, plan.splits));
+  gpu::check_launch(
+      context.stream,
+      gpu::launch_overlapped(
+          gpu::linear_stream<T, Operand, kTile, kGroups>,
+          {.blocks = static_cast<unsigned>(plan.clusters * plan.splits),
+           .threads = Shape::kThreads,
+           .shared_bytes = ring + tail,
+           .cluster = plan.splits},
+          gpu::stream_of(context),
+          matrix_map(weight.dtype, weight.data, n, k, weight.row_stride, Shape::kHalfRows),
+          matrix_map(weight.dtype, rows.x.data + first * rows.x.row_stride, count, k,
+                     rows.x.row_stride, box_rows),
+          arguments, plan.splits));
 }
 
 template <class T, class Operand, int kTile>

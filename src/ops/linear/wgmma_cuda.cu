@@ -37,14 +37,16 @@ void launch(OpContext& context, const WgmmaArgs& args, const WgmmaPlan& plan) {
       .second_half = static_cast<int32_t>(n / 2),
       .n_out = static_cast<int32_t>(args.y.columns()),
       .gate = gpu::SigmoidGate::of(args.activation)};
-  gpu::check_launch(gpu::launch_overlapped(
-      gpu::linear_wgmma<T, kTile>,
-      {.blocks = static_cast<unsigned>(kWgmmaBlocks * plan.clusters),
-       .threads = Shape::kThreads,
-       .shared_bytes = kShared,
-       .cluster = kWgmmaBlocks},
-      gpu::stream_of(context), matrix_map(args.weight->matrix(), Shape::kHalfRows),
-      matrix_map(args.x, kWgmmaRows), matrix_map(args.y, kWgmmaGroupRows), arguments));
+  gpu::check_launch(
+      context.stream,
+      gpu::launch_overlapped(
+          gpu::linear_wgmma<T, kTile>,
+          {.blocks = static_cast<unsigned>(kWgmmaBlocks * plan.clusters),
+           .threads = Shape::kThreads,
+           .shared_bytes = kShared,
+           .cluster = kWgmmaBlocks},
+          gpu::stream_of(context), matrix_map(args.weight->matrix(), Shape::kHalfRows),
+          matrix_map(args.x, kWgmmaRows), matrix_map(args.y, kWgmmaGroupRows), arguments));
 }
 
 template <class T>

@@ -269,18 +269,20 @@ __global__ void fill_words(uint32_t* to, int64_t count, uint32_t value) {
   }
 }
 
+cudaStream_t native(Stream& stream) { return static_cast<cudaStream_t>(stream.native()); }
 int large_blocks(const Peers& peers) { return peers.share_gpu ? kSharedBlocks : kLargeBlocks; }
 
 template <class... Parameters>
-void launch(cudaStream_t stream, void (*kernel)(Parameters...), int64_t blocks, int threads,
+void launch(Stream& stream, void (*kernel)(Parameters...), int64_t blocks, int threads,
             const std::type_identity_t<Parameters>&... arguments) {
-  gpu::check_launch(gpu::launch_overlapped(
-      kernel, {.blocks = dim3(static_cast<unsigned>(blocks)), .threads = threads}, stream,
-      arguments...));
+  gpu::check_launch(stream,
+                    gpu::launch_overlapped(
+                        kernel, {.blocks = dim3(static_cast<unsigned>(blocks)), .threads = threads},
+                        native(stream), arguments...));
 }
 
 template <class Access>
-void gather_as(cudaStream_t stream, const Peers& peers, const PeerColumns& columns, std::byte* data,
+void gather_as(Stream& stream, const Peers& peers, const PeerColumns& columns, std::byte* data,
                int64_t stride, int64_t rows) {
   launch(stream, gather<Access>, large_blocks(peers), kLargeThreads, peers, columns,
          reinterpret_cast<Access*>(data), stride, rows);
@@ -288,16 +290,16 @@ void gather_as(cudaStream_t stream, const Peers& peers, const PeerColumns& colum
 
 }  // namespace
 
-void empty_inboxes(cudaStream_t stream, const Peers& peers) {
+void empty_inboxes(Stream& stream, const Peers& peers) {
   const PeerMemory places{peers.size};
   std::byte* const memory = peers.memory[peers.rank];
-  gpu::check_launch(cudaMemsetAsync(memory, 0, static_cast<size_t>(places.small()), stream));
-  fill_words<<<64, 256, 0, stream>>>(reinterpret_cast<uint32_t*>(memory + places.small()),
-                                     (places.large() - places.small()) / 4, kNothing);
-  gpu::check_launch(cudaGetLastError());
+  stream.fill_zero(memory, places.small());
+  fill_words<<<64, 256, 0, native(stream)>>>(reinterpret_cast<uint32_t*>(memory + places.small()),
+                                             (places.large() - places.small()) / 4, kNothing);
+  gpu::check_launch(stream, cudaGetLastError());
 }
 
-void add_up(cudaStream_t stream, const Peers& peers, DType dtype, std::byte* data, int64_t bytes) {
+void add_up(Stream& stream, const Peers& peers, DType dtype, std::byte* data, int64_t bytes) {
   auto* const accesses = reinterpret_cast<uint4*>(data);
   const int64_t count = bytes / gpu::kAccessBytes;
   gpu::with_float_type(dtype, [&]<class T>(gpu::ElementType<T>) {
@@ -312,7 +314,7 @@ void add_up(cudaStream_t stream, const Peers& peers, DType dtype, std::byte* dat
   });
 }
 
-void gather_columns(cudaStream_t stream, const Peers& peers, const PeerColumns& columns,
+void gather_columns(Stream& stream, const Peers& peers, const PeerColumns& columns,
                     int access_bytes, std::byte* data, int64_t stride, int64_t rows) {
   if (access_bytes == 16) return gather_as<uint4>(stream, peers, columns, data, stride, rows);
   if (access_bytes == 4) return gather_as<uint32_t>(stream, peers, columns, data, stride, rows);

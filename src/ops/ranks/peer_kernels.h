@@ -1,13 +1,12 @@
 // The kernels of PeerRanks on CUDA (peer_kernels.cu), and what they know of their group.
 #pragma once
 
-#include <cuda_runtime_api.h>
-
 #include <cstddef>
 #include <cstdint>
 
 #include "ops/ranks/peer_memory.h"
 #include "ops/ranks/peer_ranks.h"
+#include "tensor/device.h"
 #include "tensor/dtype.h"
 
 namespace headrace {
@@ -30,12 +29,12 @@ struct PeerColumns {
 };
 
 // No inbox holds anything. Before the others are told of the memory.
-void empty_inboxes(cudaStream_t stream, const Peers& peers);
+void empty_inboxes(Stream& stream, const Peers& peers);
 // data[i] = the sum over the ranks, of `bytes` bytes from 16-byte accesses; at most kLargeBytes.
-void add_up(cudaStream_t stream, const Peers& peers, DType dtype, std::byte* data, int64_t bytes);
+void add_up(Stream& stream, const Peers& peers, DType dtype, std::byte* data, int64_t bytes);
 // Every rank's columns of `rows` rows of accesses of 2, 4 or 16 bytes, rows `stride` accesses
 // apart. The widest rank's are at most kLargeBytes.
-void gather_columns(cudaStream_t stream, const Peers& peers, const PeerColumns& columns,
+void gather_columns(Stream& stream, const Peers& peers, const PeerColumns& columns,
                     int access_bytes, std::byte* data, int64_t stride, int64_t rows);
 
 }  // namespace headrace

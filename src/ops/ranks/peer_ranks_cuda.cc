@@ -16,7 +16,6 @@ namespace {
 
 constexpr int64_t kAccessBytes = 16;
 
-cudaStream_t native(Stream& stream) { return static_cast<cudaStream_t>(stream.native()); }
 bool starts_on(const std::byte* data, int64_t bytes) {
   return reinterpret_cast<uintptr_t>(data) % static_cast<uintptr_t>(bytes) == 0;
 }
@@ -29,7 +28,7 @@ class CudaRank final : public Communicator {
     HR_ASSIGN_OR_RETURN(Buffer gave_up, device.allocate_host(sizeof(uint32_t)));
     CudaRank made(std::move(memory), std::move(gave_up), rank, size);
     const auto stream = device.create_stream();
-    empty_inboxes(native(*stream), made.peers_);
+    empty_inboxes(*stream, made.peers_);
     HR_RETURN_IF_ERROR(stream->synchronize());
     return made;
   }
@@ -55,7 +54,7 @@ class CudaRank final : public Communicator {
     CHECK_MSG(bytes % kAccessBytes == 0 && starts_on(data.data, kAccessBytes),
               "rows of ranks on GPUs are whole accesses of 16 bytes");
     for (int64_t first = 0; first < bytes; first += PeerMemory::kLargeBytes) {
-      add_up(native(stream), peers_, data.dtype, data.data + first,
+      add_up(stream, peers_, data.dtype, data.data + first,
              std::min(bytes - first, PeerMemory::kLargeBytes));
     }
   }
@@ -73,7 +72,7 @@ class CudaRank final : public Communicator {
     const int64_t rows_max = PeerMemory::kLargeBytes / (widest * access);
     CHECK(rows_max > 0);
     for (int64_t first = 0; first < data.rows(); first += rows_max) {
-      gather_columns(native(stream), peers_, columns, static_cast<int>(access), data.row(first),
+      gather_columns(stream, peers_, columns, static_cast<int>(access), data.row(first),
                      data.row_stride / access, std::min(rows_max, data.rows() - first));
     }
   }

@@ -110,6 +110,7 @@ void run_few(OpContext& context, const RouteExpertsArgs& args) {
   Workspace::Mark mark(context.workspace);
   const auto rows = static_cast<int>(args.logits.rows());
   gpu::check_launch(
+      context.stream,
       gpu::launch_overlapped(route_few,
                              {.blocks = 1,
                               .threads = kOneBlockThreads,
@@ -121,6 +122,7 @@ void run_many(OpContext& context, const RouteExpertsArgs& args) {
   Workspace::Mark mark(context.workspace);
   const RouteArguments arguments = gpu::route_arguments(context, args);
   gpu::check_launch(
+      context.stream,
       gpu::launch_overlapped(choose_experts,
                              {.blocks = gpu::blocks_for(arguments.rows, kWarps),
                               .threads = kWarps * gpu::kWarpThreads,

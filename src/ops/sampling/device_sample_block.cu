@@ -259,7 +259,8 @@ __global__ void __launch_bounds__(kThreads, 1024 / kThreads) sample_block(Sample
 
 template <class Element, int kThreads, bool kByValues>
 void launch_rows(OpContext& context, const DeviceSampleArgs& args) {
-  check_launch(launch_overlapped(sample_block<Element, kThreads, kByValues>,
+  check_launch(context.stream,
+               launch_overlapped(sample_block<Element, kThreads, kByValues>,
                                  {.blocks = static_cast<unsigned>(args.logits.rows()),
                                   .threads = kThreads,
                                   .shared_bytes = sizeof(BlockShared<kThreads>)},

@@ -547,6 +547,7 @@ void run_sample_cluster(OpContext& context, const DeviceSampleArgs& args) {
   const auto kernel =
       args.logits.dtype == DType::kF32 ? sample_cluster<float> : sample_cluster<__nv_bfloat16>;
   check_launch(
+      context.stream,
       launch_overlapped(kernel,
                         {.blocks = static_cast<unsigned>(args.logits.rows() * kSampleBlocks),
                          .threads = kSampleThreads,
