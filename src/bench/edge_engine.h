@@ -43,7 +43,7 @@ class EdgeEngine final : public Engine {
   }
   void unpin_prefix(uint64_t) override {}
   EngineStats stats() const override { return {}; }
-  bool healthy() const override { return true; }
+  Status health() const override { return ok_status(); }
   bool drain(double) override { return true; }
   const EngineOptions& options() const override { return engine_options_; }
 

@@ -476,9 +476,10 @@ Result<StepResult> DeviceRunner::wait(Ticket ticket) {
   step.done->wait();
   step.submitted = false;
   step.adapters.clear();
-  HR_RETURN_IF_ERROR(stream_->status());
-  HR_RETURN_IF_ERROR(page_moves_.status());
-  HR_RETURN_IF_ERROR(seat_.status());
+  note(stream_->status());
+  note(page_moves_.status());
+  note(seat_.status());
+  HR_RETURN_IF_ERROR(status_);
   const double done = SystemClock().now_seconds();
   const std::span<const DeviceSampleResult> sampled =
       results_.host_rows(StepsInFlight::place_of(ticket));

@@ -12,6 +12,7 @@
 
 #include <fmt/format.h>
 
+#include "base/first_error.h"
 #include "base/inline_vector.h"
 #include "base/log.h"
 #include "base/rng.h"
@@ -155,11 +156,12 @@ class EngineImpl final : public Engine {
     return steps_.since(after, clock_.now_seconds());
   }
 
-  bool healthy() const override {
-    if (failed_.load(std::memory_order_relaxed)) return false;
-    if (!busy_.load(std::memory_order_relaxed)) return true;
+  Status health() const override {
+    HR_RETURN_IF_ERROR(failure_.first());
+    if (!busy_.load(std::memory_order_relaxed)) return ok_status();
     const auto silent_ns = clock_.now_ns() - last_progress_ns_.load(std::memory_order_relaxed);
-    return static_cast<double>(silent_ns) * 1e-9 < options_.watchdog_seconds;
+    if (static_cast<double>(silent_ns) * 1e-9 < options_.watchdog_seconds) return ok_status();
+    return unavailable("the engine makes no progress");
   }
 
   bool drain(double seconds_max) override {
@@ -198,7 +200,7 @@ class EngineImpl final : public Engine {
   }
   void handle(UnpinCommand command) { pins_.unpin(command.pin); }
   void handle(ClearCacheCommand command) {
-    const bool idle = !failed_ && !scheduler_->has_work() && in_flight_.empty();
+    const bool idle = !failure_.any() && !scheduler_->has_work() && in_flight_.empty();
     PrefixCache* const cache = scheduler_->prefix_cache();
     if (idle && cache) cache->clear();
     command.done(idle);
@@ -237,7 +239,7 @@ class EngineImpl final : public Engine {
   bool stopping_ = false;
 
   std::atomic<uint64_t> last_request_id_{0};
-  std::atomic<bool> failed_{false};
+  FirstError failure_;  // of a step
   std::atomic<bool> busy_{false};
   std::atomic<int64_t> last_progress_ns_{0};
 
@@ -312,7 +314,7 @@ Status EngineImpl::submit(Request request, EmissionSink sink) {
   {
     std::lock_guard lock(mutex_);
     if (draining_ || stopping_) return unavailable("the server is shutting down");
-    if (failed_.load(std::memory_order_relaxed)) return unavailable("the engine has failed");
+    if (failure_.any()) return unavailable(std::string(failure_.first().message()));
     const auto prompt_tokens = static_cast<int64_t>(request.prompt.size());
     const size_t kind = request.background ? 1 : 0;
     if (Status room = gauges_[kind].check(prompt_tokens, clock_.now_seconds()); !room.ok()) {
@@ -345,7 +347,8 @@ void EngineImpl::restore_kept() {
 // After the last step.
 void EngineImpl::save_kept() {
   const PrefixCache* cache = scheduler_->prefix_cache();
-  if (options_.kv_save_path.empty() || cache == nullptr || runner_->page_bytes() == 0 || failed_) {
+  if (options_.kv_save_path.empty() || cache == nullptr || runner_->page_bytes() == 0 ||
+      failure_.any()) {
     return;
   }
   if (kept_left_out_ > 0 && totals_.steps == 0) {
@@ -390,17 +393,17 @@ bool EngineImpl::take_commands() {
   {
     std::unique_lock lock(mutex_);
     const auto something = [&] { return stopping_ || !mailbox_.empty(); };
-    const bool work = !failed_ && (scheduler_->has_work() || !in_flight_.empty());
+    const bool work = !failure_.any() && (scheduler_->has_work() || !in_flight_.empty());
     busy_.store(work, std::memory_order_relaxed);
     if (!work) {
-      if (!std::exchange(was_idle_, true) && !failed_) {
+      if (!std::exchange(was_idle_, true) && !failure_.any()) {
         lock.unlock();
         runner_->forget_requests();
         lock.lock();
       }
       while (!something()) {
         lock.unlock();
-        const bool did_something = !failed_ && runner_->idle_work();
+        const bool did_something = !failure_.any() && runner_->idle_work();
         lock.lock();
         if (!did_something) wake_.wait(lock, something);
       }
@@ -434,7 +437,7 @@ void EngineImpl::handle(SubmitCommand command) {
   for (int32_t choice = 0; choice < n; ++choice) live.finished.push_back(false);
   command.request.owner = place;
   const Status status =
-      failed_ ? unavailable("the engine has failed") : scheduler_->add(std::move(command.request));
+      failure_.any() ? failure_.first() : scheduler_->add(std::move(command.request));
   if (status.ok()) return;
   // check() passed and the queue is bounded in submit(), so this is the engine ending, not the
   // input.
@@ -490,7 +493,7 @@ Live* EngineImpl::live_of(RequestId request, uint32_t owner) {
 // ---- steps --------------------------------------------------------------------------------------
 
 bool EngineImpl::start_step() {
-  if (failed_) return false;
+  if (failure_.any()) return false;
   const double before = clock_.now_seconds();
   auto plan = std::make_unique<StepPlan>(scheduler_->plan());
   const double planned = clock_.now_seconds();
@@ -508,7 +511,7 @@ bool EngineImpl::start_step() {
   // The forward stage runs meanwhile.
   if (runner_->sample_needs_results(ticket)) {
     while (!in_flight_.empty()) finish_step();
-    if (failed_) return false;
+    if (failure_.any()) return false;
   }
   const double before_sample = clock_.now_seconds();
   runner_->submit_sample(ticket);
@@ -529,10 +532,11 @@ void EngineImpl::finish_step() {
   in_flight_.pop_front();
   Result<StepResult> result = runner_->wait(step.ticket);
   if (!result.ok()) {
-    failed_ = true;
-    log_error("a step failed, the engine stops: {}", result.status().message());
-    fail_all(result.status());
-    return;
+    // The device is lost: steps in flight behind it fail, too.
+    const Status error = result.status();
+    if (!failure_.any()) log_error("a step failed, the engine stops: {}", error.message());
+    failure_.add(internal_error(fmt::format("the engine has failed: {}", error.message())));
+    return fail_all(error);
   }
   add_timing(step, runner_->timing(), totals_);
   std::vector<Emission> emissions;

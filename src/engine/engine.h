@@ -98,9 +98,11 @@ class Engine {
   virtual EngineStats stats() const = 0;  // any thread; a snapshot of the last step
   // The last steps behind number `after`, oldest first (StepHistory). Any thread.
   virtual std::vector<PastStep> recent_steps([[maybe_unused]] uint64_t after) const { return {}; }
-  // Whether the engine makes progress: false when a step failed, or work waits and no step has
-  // ended for watchdog_seconds. Any thread.
-  virtual bool healthy() const = 0;
+  // Whether the engine makes progress. kInternal, naming the error, when a step has failed: all
+  // requests have ended, and others are refused; kUnavailable when work waits and no step has ended
+  // for watchdog_seconds. Any thread.
+  virtual Status health() const = 0;
+  bool healthy() const { return health().ok(); }
   // Refuses new requests from now on; returns when all are done or the time is over (true: all
   // done).
   virtual bool drain(double seconds_max) = 0;

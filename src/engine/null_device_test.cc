@@ -464,6 +464,56 @@ TEST(RanksOnNullDevices, OneThatFindsNoMemoryIsAnError) {
   }
 }
 
+// The requests that it has end with a fault, others are told why they are not taken, and it ends in
+// order with steps in flight.
+TEST(FaultsOnNullDevice, EndTheEnginesWorkAndNothingElse) {
+  for (const int32_t ranks : {1, 2}) {
+    for (const int32_t steps : {1, 2}) {
+      for (const int64_t passes : {0, 1, 7}) {
+        SCOPED_TRACE(testing::Message() << ranks << " ranks, " << steps << " steps, " << passes);
+        NullEngine null({.steps_in_flight = steps, .ranks = ranks});
+        null.model_of(static_cast<size_t>(ranks - 1)).lose_device_after(passes);
+        Engine& engine = null.engine();
+        EXPECT_TRUE(engine.healthy());
+        std::vector<Request> requests = random_requests(engine);
+        requests.resize(20);
+        Answers answers(requests.size());
+        std::vector<bool> taken;
+        for (size_t i = 0; i < requests.size(); ++i) {
+          requests[i].constraint = nullptr;
+          requests[i].sampling.ignore_eos = true;
+          requests[i].sampling.max_tokens = 100;
+          const int32_t n = requests[i].sampling.n;
+          EmissionSink sink = answers.sink(i, n);
+          const Status status = engine.submit(requests[i], sink);
+          taken.push_back(status.ok());
+          if (status.ok()) continue;
+          EXPECT_EQ(status.code(), StatusCode::kUnavailable);
+          for (int32_t choice = 0; choice < n; ++choice) {
+            sink({.request = requests[i].id, .choice = choice, .finish = FinishReason::kAbort});
+          }
+        }
+        EXPECT_TRUE(taken.front());
+        const auto& ended = answers.wait();
+        for (size_t i = 0; i < ended.size(); ++i) {
+          for (const Answer& answer : ended[i]) {
+            EXPECT_TRUE(answer.finish == FinishReason::kFault ||
+                        answer.finish == FinishReason::kAbort)
+                << i;
+          }
+        }
+        EXPECT_EQ(ended.front().front().finish, FinishReason::kFault);
+        const std::string why = std::string("the engine has failed: ") + TableProbe::kLost;
+        EXPECT_EQ(engine.health().code(), StatusCode::kInternal);
+        EXPECT_EQ(engine.health().message(), why);
+        const Status refused = engine.submit(requests[0], answers.sink(0, 1));
+        EXPECT_EQ(refused.code(), StatusCode::kUnavailable);
+        EXPECT_EQ(refused.message(), why);
+      }
+    }
+  }
+}
+
 TEST(RankMeeting, EndsWhereOneHasLeft) {
   RankMeeting meeting(3);
   std::vector<double> agreed(3);

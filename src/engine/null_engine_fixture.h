@@ -4,6 +4,7 @@
 
 #include <gtest/gtest.h>
 
+#include <atomic>
 #include <condition_variable>
 #include <memory>
 #include <mutex>
@@ -95,6 +96,7 @@ class TableProbe final : public Model {
   void head(OpContext&, TensorView, TensorView) const override {}
   void layers(OpContext& context, const ForwardBatch& batch, LayerRange range,
               std::span<const KvLayerView>, TensorView, LayerTaps) const override {
+    if (--passes_left_ == 0) context.stream.fail(internal_error(kLost));
     for (int32_t layer = range.first; layer < range.last; ++layer) {
       const ForwardBatch::Group& group =
           batch.groups[static_cast<size_t>(batch.layer_group[static_cast<size_t>(layer)])];
@@ -107,6 +109,9 @@ class TableProbe final : public Model {
     }
   }
   int64_t rows_followed() const { return rows_followed_; }
+  // The device is lost in the pass behind the next `passes`.
+  static constexpr const char* kLost = "CUDA: a fault (cudaErrorOfSomeKind)";
+  void lose_device_after(int64_t passes) { passes_left_ = passes + 1; }
 
  private:
   // `rows`: which of the step's a tile counts; empty: all.
@@ -134,6 +139,7 @@ class TableProbe final : public Model {
   const NullModel model_;
   const int64_t workspace_bytes_;
   mutable int64_t rows_followed_ = 0;
+  mutable std::atomic<int64_t> passes_left_ = 0;
 };
 
 // Few pages: sequences are preempted and computed again.
@@ -176,6 +182,7 @@ class NullEngine {
   }
   Engine& engine() { return *engine_; }
   const TableProbe& model() const { return *models_.front(); }
+  TableProbe& model_of(size_t rank) { return *models_[rank]; }
   const TableProbe& draft() const { return draft_; }
 
  private:

@@ -11,6 +11,7 @@
 #include <thread>
 #include <vector>
 
+#include "base/first_error.h"
 #include "engine/engine.h"
 
 namespace headrace {
@@ -49,15 +50,21 @@ class FakeEngine final : public Engine {
   EngineStats stats() const override;
   std::vector<PastStep> recent_steps(uint64_t after) const override;
   void set_steps(std::vector<PastStep> steps);  // what recent_steps() tells of
-  bool healthy() const override {
+  Status health() const override {
     if (throws_at_health_) throw std::bad_alloc();
-    return healthy_;
+    HR_RETURN_IF_ERROR(failure_.first());
+    return healthy_ ? ok_status() : unavailable("the engine makes no progress");
   }
   bool drain(double seconds_max) override;
   bool takes_constraints() const override { return options_.takes_constraints; }
   const EngineOptions& options() const override { return engine_options_; }
 
   void set_healthy(bool healthy) { healthy_ = healthy; }
+  // As a step that failed does: what comes next ends with a fault.
+  void fail(Status health) {
+    failure_.add(std::move(health));
+    fail_next_emission();
+  }
   void throw_when_asked_for_health(bool throws) { throws_at_health_ = throws; }
   void throw_when_cancelled(bool throws) { throws_at_cancel_ = throws; }
   void throw_when_submitted(bool throws) { throws_at_submit_ = throws; }
@@ -108,6 +115,7 @@ class FakeEngine final : public Engine {
 
   mutable std::mutex mutex_;
   std::condition_variable wake_;
+  FirstError failure_;
   std::map<RequestId, Live> live_;  // in order of submission
   std::vector<PastStep> steps_;
   Request last_request_;

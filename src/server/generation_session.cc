@@ -298,7 +298,11 @@ void GenerationSession::handle(Arrival arrival) {
   }
   const bool begins = !prompt.started;
   note_times(prompt, choice, arrival);
-  if (emission.finish == FinishReason::kFault) return fail(500, "the model gave no valid output");
+  if (emission.finish == FinishReason::kFault) {
+    const Status health = model_.health();
+    const bool failed = health.code() == StatusCode::kInternal;
+    return fail(500, failed ? health.message() : "the model gave no valid output");
+  }
   if (emission.finish == FinishReason::kAbort) return fail(503, "the request was aborted");
 
   if (kept_ && !keep(arrival, begins)) return;

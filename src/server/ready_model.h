@@ -38,9 +38,12 @@ struct ReadyModel {
     return generates() ? served.engine->options().vocab_size
                        : served.embedder->runner().vocab_size();
   }
-  bool healthy() const {
-    return generates() ? served.engine->healthy() : served.embedder->healthy();
+  // As Engine::health().
+  Status health() const {
+    if (generates()) return served.engine->health();
+    return served.embedder->healthy() ? ok_status() : unavailable("the engine makes no progress");
   }
+  bool healthy() const { return health().ok(); }
   EngineStats stats() const;                        // of an embedder: what it has of them
   bool serves_itself(std::string_view name) const;  // also by the empty name
   bool serves(std::string_view name) const;         // that, or an adapter

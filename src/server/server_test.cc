@@ -428,6 +428,20 @@ TEST(Server, AFaultOfOneRequestIsA500AndNoOnesElse) {
   EXPECT_EQ(f.post(kCompletions, R"({"prompt":"a"})").status, 200);
 }
 
+// What ended it is in what its requests are told, and in its health.
+TEST(Server, AnEngineThatHasFailedSaysWhy) {
+  Fixture f;
+  f.model.engine->fail(
+      internal_error("the engine has failed: CUDA: a fault (cudaErrorOfSomeKind)"));
+  const TestResponse ended = f.post(kCompletions, R"({"prompt":"a"})");
+  EXPECT_EQ(ended.status, 500);
+  EXPECT_NE(ended.body.find("the engine has failed: CUDA: a fault (cudaErrorOfSomeKind)"),
+            std::string::npos);
+  const TestResponse health = f.get("/health");
+  EXPECT_EQ(health.status, 503);
+  EXPECT_NE(health.body.find("cudaErrorOfSomeKind"), std::string::npos);
+}
+
 TEST(Server, BadRequestsReachNoEngine) {
   Fixture f;
   for (std::string_view body :

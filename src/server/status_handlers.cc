@@ -136,8 +136,8 @@ void handle_health(RouteCall& call) {
     return call.exchange->respond(error_response(503, "Loading model"));
   }
   for (const ModelLease& model : call.state.models.loaded()) {
-    if (model->healthy()) continue;
-    return call.exchange->respond(error_response(503, "the engine makes no progress"));
+    const Status health = model->health();
+    if (!health.ok()) return call.exchange->respond(error_response(503, health.message()));
   }
   Json body = Json::object();
   body.set("status", "ok");
