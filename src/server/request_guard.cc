@@ -51,6 +51,14 @@ std::optional<std::string_view> web_authority(std::string_view origin) {
   return origin == "null" ? std::optional<std::string_view>("") : std::nullopt;
 }
 
+// Every browser of today says one of the first two about a form that a page sends; a program says
+// none.
+bool came_from_a_page(const HttpRequest& request) {
+  constexpr std::string_view kSaidByBrowsers[] = {"origin", "sec-fetch-site", "referer"};
+  return std::any_of(std::begin(kSaidByBrowsers), std::end(kSaidByBrowsers),
+                     [&](std::string_view name) { return !request.header(name).empty(); });
+}
+
 bool changes_nothing(std::string_view method) {
   return method == "GET" || method == "HEAD" || method == "OPTIONS";
 }
@@ -107,10 +115,10 @@ std::optional<HttpResponse> refuse_content_type(const HttpRequest& request) {
   type.erase(type.find_last_not_of(" \t") + 1);
   const bool is_json =
       type == "application/json" || (type.starts_with("application/") && type.ends_with("+json"));
-  if (header.empty() || is_json) return std::nullopt;
+  if (header.empty() || is_json || !came_from_a_page(request)) return std::nullopt;
   return error_response(
       415, fmt::format("the body's Content-Type is \"{}\", but this route takes JSON: send the "
-                       "header \"Content-Type: application/json\" (curl: -H)",
+                       "header \"Content-Type: application/json\"",
                        shown(header)));
 }
 

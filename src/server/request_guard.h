@@ -1,6 +1,6 @@
 // What a request must look like before anything is done for it, so that a web page that somebody
 // has open cannot use a server which that machine can reach: its Host, its Origin, its
-// Content-Type. Programs other than browsers meet none of it by accident but the last.
+// Content-Type. Programs other than browsers meet none of it by accident.
 #pragma once
 
 #include <optional>
@@ -36,8 +36,10 @@ class RequestGuard {
   std::vector<std::string> allowed_hosts_;  // lower case, without a port
 };
 
-// 415 for a body that says it is something else than JSON: a page may send text and forms to other
-// sites unasked, but JSON only where the server allows it (CORS). Saying nothing is allowed.
+// 415 for a body that a browser sends as something else than JSON: a page may send text and forms to
+// other sites unasked, but JSON only where the server allows it (CORS). Saying nothing is allowed.
+// A request without Origin, Sec-Fetch-Site and Referer is no page's, and its type is not looked at:
+// `curl -d` says that a body is a form whatever it holds, and Ollama's examples are written so.
 std::optional<HttpResponse> refuse_content_type(const HttpRequest& request);
 // 415 for a compressed body, which would be read as the text that it is not.
 std::optional<HttpResponse> refuse_content_encoding(const HttpRequest& request);

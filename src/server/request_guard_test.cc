@@ -73,21 +73,25 @@ TEST(RequestGuard, PagesOfOtherSitesChangeNothing) {
       << "without leave (CORS) the browser keeps the answer to itself";
 }
 
-TEST(RequestGuard, BodiesSayThatTheyAreJson) {
-  const auto status = [](std::string type) {
+// Of programs nothing is asked: curl says that a body is a form unless it is told otherwise.
+TEST(RequestGuard, BodiesOfPagesSayThatTheyAreJson) {
+  const auto status = [](std::string type, std::string said_by_browsers) {
     HttpRequest request;
     if (!type.empty()) request.headers = {{"content-type", std::move(type)}};
+    if (!said_by_browsers.empty()) request.headers.push_back({said_by_browsers, "x"});
     const auto refusal = refuse_content_type(request);
     return refusal ? refusal->status : 200;
   };
-  for (const char* json : {"application/json", "Application/JSON; charset=utf-8",
-                           "application/json ;x", "application/vnd.api+json", ""}) {
-    EXPECT_EQ(status(json), 200) << json;
-  }
-  for (const char* other :
-       {"text/plain", "application/x-www-form-urlencoded", "multipart/form-data", "text/json",
-        "application/jsonx", "text/plain; application/json", ";"}) {
-    EXPECT_EQ(status(other), 415) << other;
+  for (const char* name : {"origin", "sec-fetch-site", "referer", ""}) {
+    for (const char* json : {"application/json", "Application/JSON; charset=utf-8",
+                             "application/json ;x", "application/vnd.api+json", ""}) {
+      EXPECT_EQ(status(json, name), 200) << name << " " << json;
+    }
+    for (const char* other :
+         {"text/plain", "application/x-www-form-urlencoded", "multipart/form-data", "text/json",
+          "application/jsonx", "text/plain; application/json", ";"}) {
+      EXPECT_EQ(status(other, name), *name ? 415 : 200) << name << " " << other;
+    }
   }
 }
 
@@ -126,7 +130,8 @@ TEST(RequestGuard, WhatIsNoJsonIsToldWhatToSend) {
     if (route.limit != LimitClass::kJson) continue;
     TestClient client(f.server->port());  // what is told at the head ends the connection
     client.send(fmt::format(
-        "{} {} HTTP/1.1\r\nHost: x\r\nContent-Type: text/plain\r\nContent-Length: 2\r\n\r\n{{}}",
+        "{} {} HTTP/1.1\r\nHost: x\r\nSec-Fetch-Site: cross-site\r\nContent-Type: text/plain\r\n"
+        "Content-Length: 2\r\n\r\n{{}}",
         route.method, route.path));
     const auto response = client.read_response();
     ASSERT_TRUE(response);
@@ -135,6 +140,21 @@ TEST(RequestGuard, WhatIsNoJsonIsToldWhatToSend) {
   }
   EXPECT_EQ(f.model.engine->submitted(), 0);
   EXPECT_EQ(f.post(kCompletions, R"({"prompt":"hi"})").status, 200);
+}
+
+// `curl -d` as other servers' pages print it, without a header.
+TEST(RequestGuard, WhatCurlSendsUnaskedIsRead) {
+  ServerFixture f({}, "hello");
+  for (const char* path : {"/api/generate", "/v1/completions", "/completion"}) {
+    TestClient client(f.server->port());
+    client.send(post_as(path,
+                        "Host: x\r\nUser-Agent: curl/8.5.0\r\nAccept: */*\r\n"
+                        "Content-Type: application/x-www-form-urlencoded\r\n",
+                        R"({"model":"tiny","prompt":"hi"})"));
+    const auto response = client.read_response();
+    ASSERT_TRUE(response);
+    EXPECT_EQ(response->status, 200) << path << response->body;
+  }
 }
 
 TEST(RequestGuard, AReboundNameReadsNothing) {

@@ -93,7 +93,10 @@ TEST(Matrix, WhatABodyMayBe) {
         break;
       case LimitClass::kJson:
         EXPECT_EQ(with("Content-Length: 8388609\r\n"), 413) << path;
-        EXPECT_EQ(with("Content-Type: text/plain\r\nContent-Length: 2\r\n"), 415) << path;
+        EXPECT_EQ(with("Sec-Fetch-Site: cross-site\r\nContent-Type: text/plain\r\n"
+                       "Content-Length: 2\r\n"),
+                  415)
+            << path;
         EXPECT_EQ(with("Content-Encoding: gzip\r\nContent-Length: 2\r\n"), 415) << path;
         break;
       case LimitClass::kUpload:

@@ -344,7 +344,7 @@ TEST(ServerOllama, EveryErrorIsInOllamasForm) {
   TestClient client(f.server->port());
   client.send(
       "POST /api/chat HTTP/1.1\r\nHost: x\r\nX-API-Key: right\r\n"
-      "Content-Type: text/plain\r\nContent-Length: 2\r\n\r\n{}");
+      "Sec-Fetch-Site: none\r\nContent-Type: text/plain\r\nContent-Length: 2\r\n\r\n{}");
   const TestResponse no_json = client.read_response().value();
   EXPECT_EQ(no_json.status, 415);
   EXPECT_NE(ollama_error(no_json), "");

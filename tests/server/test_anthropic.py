@@ -260,7 +260,7 @@ def test_errors_before_the_handler_have_the_same_shape(scripted):
         ("/v1/messages", b"[]", {}, 400, "invalid_request_error"),
         ("/v1/messages", b"{}", {}, 400, "invalid_request_error"),
         ("/v1/messages/batches", b"{}", {}, 404, "not_found_error"),
-        ("/v1/messages", b"{}", {"Content-Type": "text/plain"}, 415, "invalid_request_error"),
+        ("/v1/messages", b"{}", {"Content-Type": "text/plain", "Sec-Fetch-Site": "none"}, 415, "invalid_request_error"),
         ("/v1/messages", b"{}", {"Origin": "https://evil.example"}, 403, "permission_error"),
         ("/v1/messages", b" " * (9 << 20), {}, 413, "request_too_large"),
     ]

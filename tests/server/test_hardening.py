@@ -81,11 +81,11 @@ def test_what_browsers_send_for_other_sites_is_refused(server):
     body = json.dumps({"model": NAME, "prompt": "a", "max_tokens": 1})
     page = {"Origin": "https://evil.example", "Content-Type": "text/plain"}
     assert request(server, "POST", "/v1/completions", body, page)[0] == 403
-    status, text = request(server, "POST", "/v1/completions", body, {"Content-Type": "text/plain"})
+    form = {"Content-Type": "application/x-www-form-urlencoded"}
+    status, text = request(server, "POST", "/v1/completions", body, {"Sec-Fetch-Site": "cross-site", **form})
     assert status == 415 and "Content-Type: application/json" in text
-    # curl -d says this unless told otherwise.
-    curl = {"Content-Type": "application/x-www-form-urlencoded"}
-    assert request(server, "POST", "/v1/completions", body, curl)[0] == 415
+    # `curl -d` says that it is a form, too, and is no browser.
+    assert request(server, "POST", "/v1/completions", body, form)[0] == 200
     assert request(server, "POST", "/v1/completions", body)[0] == 200
     status, text = request(server, "GET", "/v1/models", headers={"Host": "evil.example:8000"})
     assert status == 403 and "--allowed-hosts" in text
