@@ -164,11 +164,29 @@ Status apply_reasoning_effort(const ChatPromptEncoder& chat, ChatRequest& reques
   return ok_status();
 }
 
-// Thoughts may have been opened by the template: the last tokens of the prompt say so.
-bool ends_in_reasoning(const ReadyModel& model, std::span<const TokenId> prompt) {
+// The last tokens of a prompt, for what a template has written there.
+std::string prompt_end(const ReadyModel& model, std::span<const TokenId> prompt) {
   constexpr size_t kLastTokens = 16;
-  const TokenSpan last = prompt.last(std::min(prompt.size(), kLastTokens));
-  return model.output.opens_reasoning(model.served.tokenizer->decode(last, false));
+  return model.served.tokenizer->decode(prompt.last(std::min(prompt.size(), kLastTokens)), false);
+}
+
+// Thoughts may have been opened by the template.
+bool ends_in_reasoning(const ReadyModel& model, std::span<const TokenId> prompt) {
+  return model.output.opens_reasoning(prompt_end(model, prompt));
+}
+
+// Whether an answer of some form may begin with a thought: not where the request switched thoughts
+// off, or bounds them by 0, or the template has ended them.
+bool may_open_thought(const ReadyModel& model, const ChatRequest& request,
+                      std::span<const TokenId> prompt) {
+  const Json off(false);
+  const auto is_off = [&](std::string_view name) {
+    const Json* value = request.template_variables.find(name);
+    return value && *value == off;
+  };
+  if (request.reasoning_effort == "none" || request.thought_tokens == 0) return false;
+  if (is_off("enable_thinking") || is_off("thinking")) return false;
+  return !model.output.closes_reasoning(prompt_end(model, prompt));
 }
 
 using Constraint = std::shared_ptr<const TokenConstraint>;
@@ -314,7 +332,8 @@ Result<GenerationPlan> plan_chat(const ReadyModel& model, ChatRequest request,
                       {.words = plan.settings.form,
                        .calls = request.calls,
                        .dialect = model.output,
-                       .starts_in_reasoning = ends_in_reasoning(model, plan.prompts[0])},
+                       .starts_in_reasoning = ends_in_reasoning(model, plan.prompts[0]),
+                       .may_open_thought = may_open_thought(model, request, plan.prompts[0])},
                       plan.settings, request.thought_tokens));
   plan.make_parser = [output = model.output,
                       options = output_options(model, request, plan.prompts[0])] {

@@ -112,6 +112,7 @@ class AnswerGrammar {
   GrammarPiece behind_thoughts(const GrammarPiece& answer) {
     const ReasoningDialect* reasoning = plan_.dialect.reasoning;
     if (!reasoning || reasoning->harmony) return answer;
+    if (!plan_.may_open_thought && !plan_.starts_in_reasoning) return answer;
     ByteSet blank;
     for (char c : std::string_view(" \t\r\n")) blank.add(static_cast<uint8_t>(c));
     const GrammarPiece layout = builder_.repeat(builder_.bytes(blank), 0, 4);
@@ -144,7 +145,8 @@ std::string AnswerPlan::key() const {
   for (const std::string& choice : words.choices) choices.push(choice);
   return write_json(Json::Array{static_cast<int>(words.kind), words.schema, words.pattern, choices,
                                 static_cast<int>(calls.need), calls.one_call, starts_in_reasoning,
-                                dialect.tools_name(), dialect.reasoning_name(), tools});
+                                may_open_thought, dialect.tools_name(), dialect.reasoning_name(),
+                                tools});
 }
 
 Result<std::shared_ptr<const Grammar>> answer_grammar(const AnswerPlan& plan) {

@@ -51,6 +51,7 @@ struct AnswerPlan {
   CallForm calls;
   OutputDialect dialect;
   bool starts_in_reasoning = false;  // the prompt ends inside of a thought
+  bool may_open_thought = true;      // false: the answer begins at once, or behind that thought
 
   bool is_free() const {
     return words.kind == AnswerForm::Kind::kFree && calls.need == CallForm::Need::kNone;

@@ -478,9 +478,17 @@ TEST(AnswerGrammar, ThoughtsAreFree) {
   plan.dialect = hermes(true);
   expect_matches(from_plan(plan), {"yes", "<think>\nno? {</thin </think>\n\nyes"},
                  {"maybe", "<think>yes", "hm</think>yes", " yes"});
+  plan.may_open_thought = false;  // it was switched off
+  expect_matches(from_plan(plan), {"yes", "no"},
+                 {"<think>\n</think>\n\nyes", "maybe", "</think>no"});
+  const std::string key = plan.key();
+  plan.may_open_thought = true;
+  EXPECT_NE(plan.key(), key);
   plan.starts_in_reasoning = true;
   expect_matches(from_plan(plan), {"hm</think>yes", "</think>\n\nno", "<<</think>no"},
                  {"yes", "", "hm</think>maybe", "hm</think>"});
+  plan.may_open_thought = false;  // the prompt has opened one, which has to end
+  expect_matches(from_plan(plan), {"</think>\n\nno"}, {"yes", "no"});
 }
 
 TEST(AnswerGrammar, ErrorsNameTheField) {

@@ -266,6 +266,11 @@ Result<const Row*> choose(std::span<const Row> rows, std::string_view flag, std:
                           std::string(flag));
 }
 
+std::string_view without_layout_behind(std::string_view text) {
+  while (!text.empty() && is_layout_space(text.back())) text.remove_suffix(1);
+  return text;
+}
+
 }  // namespace
 
 std::span<const ToolDialect> tool_dialects() { return kToolDialects; }
@@ -318,8 +323,12 @@ std::vector<std::string_view> OutputDialect::marks() const {
 
 bool OutputDialect::opens_reasoning(std::string_view prompt_end) const {
   if (!reasoning || reasoning->harmony) return false;
-  while (!prompt_end.empty() && is_layout_space(prompt_end.back())) prompt_end.remove_suffix(1);
-  return prompt_end.ends_with(reasoning->open);
+  return without_layout_behind(prompt_end).ends_with(reasoning->open);
+}
+
+bool OutputDialect::closes_reasoning(std::string_view prompt_end) const {
+  if (!reasoning || reasoning->harmony) return false;
+  return without_layout_behind(prompt_end).ends_with(reasoning->close);
 }
 
 bool enforces_calls(const ToolDialect* dialect) { return dialect && dialect->spelling != nullptr; }

@@ -23,6 +23,8 @@ struct OutputDialect {
   std::vector<std::string_view> marks() const;
   // Whether a thought is open at the end of this text of a prompt.
   bool opens_reasoning(std::string_view prompt_end) const;
+  // Whether one has just ended there, as templates write it that switch thoughts off.
+  bool closes_reasoning(std::string_view prompt_end) const;
 };
 
 // By a name that vLLM, SGLang or llama.cpp use for the form, "none", or "auto": what the chat

@@ -199,6 +199,9 @@ TEST(OutputDialect, IsChosenByNameOrFromTheTemplate) {
       << unknown.message();
   EXPECT_TRUE(output_dialect("hermes").opens_reasoning("<|im_start|>assistant\n<think>\n"));
   EXPECT_FALSE(output_dialect("hermes").opens_reasoning("<think>\n\n</think>\n\n"));
+  EXPECT_TRUE(output_dialect("hermes").closes_reasoning("<think>\n\n</think>\n\n"));
+  EXPECT_FALSE(output_dialect("hermes").closes_reasoning("<|im_start|>assistant\n<think>\n"));
+  EXPECT_FALSE(output_dialect("hermes").closes_reasoning("</think>\n\n<|im_start|>assistant\n"));
 }
 
 }  // namespace
