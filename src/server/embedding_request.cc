@@ -140,6 +140,9 @@ bool asks_for_other_bytes(const Json& v) { return v != Json("native") && v != Js
 constexpr RefusedField kEmbeddingRefused[] = {
     {"messages", asks_at_all, "send the text as input"},
     {"normalize", asks_at_all, "vectors are normalised as the model's files say: leave it out"},
+    // llama.cpp's: 2 is the Euclidean norm, which is what a model's files ask for where they ask.
+    {"embd_normalize", [](const Json& v) { return v != Json(2); },
+     "vectors are normalised as the model's files say: leave it out"},
     {"embed_dtype", asks_for_no_f32, "vectors are float32"},
     {"endianness", asks_for_other_bytes, "base64 is of little-endian floats"},
     {"priority", [](const Json& v) { return v != Json(0); }, "texts are computed in turn"},

@@ -130,8 +130,6 @@ Status check_llama_refused(const Json& body) {
   static constexpr auto kAsksFor = [](const Json& v) { return v != Json(false); };
   static constexpr RefusedField kRefused[] = {
       {"post_sampling_probs", kAsksFor, "n_probs tells the probabilities of the plain softmax"},
-      {"return_progress", kAsksFor},
-      {"timings_per_token", kAsksFor, "the last event has the timings"},
       {"response_fields", [](const Json& v) { return v != Json::array(); }},
   };
   for (const RefusedField& field : refused_generation_fields()) {

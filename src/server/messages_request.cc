@@ -327,6 +327,8 @@ constexpr Field<MessagesRequest> kMessagesFields[] = {
      }},
 };
 
+constexpr auto kMessagesOwn = names_of(kMessagesFields);
+
 bool if_given(const Json&) { return true; }
 bool if_some(const Json& v) { return !v.is_array() || !v.as_array().empty(); }
 bool if_not_standard(const Json& v) { return v != Json("standard"); }
@@ -364,13 +366,12 @@ ToolChoice tool_choice_of(const Json& body) {
 Result<MessagesRequest> parse_messages_body(const Json& body, const FieldContext& context) {
   if (!body.is_object()) return invalid_argument("the body must be a JSON object");
   HR_RETURN_IF_ERROR(check_refused(kMessagesRefused, body));
-  HR_RETURN_IF_ERROR(check_refused(refused_generation_fields(), body));
-  HR_RETURN_IF_ERROR(check_refused(refused_form_fields(), body));
+  HR_RETURN_IF_ERROR(check_other_chat_fields(body, kMessagesOwn));
   MessagesRequest request;
   GenerationSettings& settings = request.chat.settings;
   context.defaults.apply_to(settings.sampling);
   HR_RETURN_IF_ERROR(read_some_fields<GenerationSettings>(generation_fields(), kMessagesTaken, body,
-                                                          context, settings));
+                                                          context, settings, kMessagesOwn));
   HR_RETURN_IF_ERROR(read_fields<MessagesRequest>(kMessagesFields, body, context, request));
   HR_RETURN_IF_ERROR(choose_calls(tool_choice_of(body), context, request.chat));
   const Json* messages = body.find("messages");

@@ -61,16 +61,40 @@ TEST(Messages, FieldsOfChatsAreRefusedByName) {
                                      {"mcp_servers", "[1]"},
                                      {"speed", "\"fast\""},
                                      {"inference_geo", "\"us\""},
-                                     {"context_management", R"({"edits":[{"type":"x"}]})"}}) {
+                                     {"context_management", R"({"edits":[{"type":"x"}]})"},
+                                     {"chat_template", "\"x\""},
+                                     {"include_reasoning", "true"},
+                                     {"verbosity", "\"low\""},
+                                     {"modalities", R"(["audio"])"}}) {
     Json body = messages_base();
     body.set(field, *parse_json(value));
     EXPECT_EQ(parse_messages_status(body).field(), field);
+  }
+  const auto own = names_of_own(messages_fields());
+  for (const Field<ChatRequest>& field : chat_fields()) {
+    if (own.contains(field.name)) continue;
+    Json body = messages_base();
+    body.set(field.name, true);
+    EXPECT_EQ(parse_messages_status(body).field(), field.name);
   }
   Json harmless = messages_base();
   harmless.set("speed", "standard").set("mcp_servers", Json::array());
   harmless.set("cache_control", Json::object().set("type", "ephemeral"));
   harmless.set("context_management", *parse_json(R"({"edits":[{"type":"clear_thinking_1"}]})"));
   EXPECT_TRUE(parse_messages_status(harmless).ok()) << parse_messages_status(harmless).message();
+}
+
+// The field is one of chats, too, where it takes other words.
+TEST(Messages, TiersAreThisApis) {
+  for (const char* tier : {"auto", "standard_only"}) {
+    Json body = messages_base();
+    body.set("service_tier", tier);
+    EXPECT_TRUE(parse_messages_status(body).ok()) << tier << parse_messages_status(body).message();
+    EXPECT_TRUE(parse_count_tokens_request(body, kContext).ok()) << tier;
+  }
+  Json flex = messages_base();
+  flex.set("service_tier", "flex");
+  EXPECT_EQ(parse_messages_status(flex).field(), "service_tier");
 }
 
 TEST(Messages, WhatAnAnswerNeeds) {

@@ -73,6 +73,13 @@ void check_field_rows(std::string_view field, const std::set<std::string>& accep
   }
 }
 
+template <class Target>
+std::set<std::string_view> names_of_own(std::span<const Field<Target>> fields) {
+  std::set<std::string_view> names;
+  for (const Field<Target>& field : fields) names.insert(field.name);
+  return names;
+}
+
 template <class Target, class Parse>
 void check_table(std::span<const Field<Target>> fields, const Accepted& rows, const Json& base,
                  const Parse& parse, const std::set<std::string>& required = {}) {

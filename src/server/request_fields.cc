@@ -93,7 +93,9 @@ Status check_refused(std::span<const RefusedField> refused, const Json& body) {
   return ok_status();
 }
 
-Status untaken_field(std::string_view name) {
+Status refuse_if_given(std::string_view name, const Json& body) {
+  const Json* value = body.find(name);
+  if (!value || value->is_null()) return ok_status();
   return invalid_argument(fmt::format("{} is not a field of this route: leave it out", name),
                           std::string(name));
 }

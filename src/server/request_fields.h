@@ -3,6 +3,7 @@
 #pragma once
 
 #include <algorithm>
+#include <array>
 #include <cstdint>
 #include <span>
 #include <string>
@@ -88,9 +89,17 @@ struct RefusedField {
 };
 Status check_refused(std::span<const RefusedField> refused, const Json& body);
 
-Status untaken_field(std::string_view name);
+// kInvalidArgument if the body has the field.
+Status refuse_if_given(std::string_view name, const Json& body);
 // Of a check of what a field holds: names the field as the one at fault.
 Status in_field(std::string_view field, const Status& status);
+
+template <class Target, size_t kCount>
+constexpr std::array<std::string_view, kCount> names_of(const Field<Target> (&fields)[kCount]) {
+  std::array<std::string_view, kCount> names{};
+  for (size_t i = 0; i < kCount; ++i) names[i] = fields[i].name;
+  return names;
+}
 
 // Reads a field that a protocol takes, if the body has it; null counts as absent.
 template <class Target>
@@ -122,16 +131,18 @@ inline bool is_named(std::span<const std::string_view> names, std::string_view n
 }
 
 // The same for a protocol that has some of the fields only: those in `taken`. Any other that the
-// table knows would be ignored in silence: it is refused by its name.
+// table knows would be ignored in silence: it is refused by its name, unless it is one of `own`,
+// which the protocol reads by a table of its own.
 template <class Target>
 Status read_some_fields(std::span<const Field<Target>> fields,
                         std::span<const std::string_view> taken, const Json& body,
-                        const FieldContext& context, Target& target) {
+                        const FieldContext& context, Target& target,
+                        std::span<const std::string_view> own = {}) {
   for (const Field<Target>& field : fields) {
     if (is_named(taken, field.name)) {
       HR_RETURN_IF_ERROR(read_field(field, body, context, target));
-    } else if (const Json* value = body.find(field.name); value && !value->is_null()) {
-      return untaken_field(field.name);
+    } else if (!is_named(own, field.name)) {
+      HR_RETURN_IF_ERROR(refuse_if_given(field.name, body));
     }
   }
   return ok_status();

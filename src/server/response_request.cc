@@ -142,9 +142,16 @@ Status read_response_metadata(const Json& value, const Context&, ResponseRequest
 
 // Log-probabilities are told in another way than here; what tools of OpenAI's own give is nowhere.
 Status read_include(const Json& value, const Context&, ResponseRequest&) {
+  static constexpr std::array<std::string_view, 8> kKnown = {
+      "reasoning.encrypted_content",   "file_search_call.results",
+      "web_search_call.results",       "web_search_call.action.sources",
+      "code_interpreter_call.outputs", "computer_call_output.output.image_url",
+      "message.input_image.image_url", "message.output_text.logprobs",
+  };
   if (!value.is_array()) return field_error("include", "an array of strings", value);
   for (const Json& each : value.as_array()) {
     if (!each.is_string()) return field_error("include", "an array of strings", value);
+    if (!is_named(kKnown, each.as_string())) return choice_error("include", kKnown, each);
     if (each.as_string() != "message.output_text.logprobs") continue;
     return invalid_argument(
         "include \"message.output_text.logprobs\" is not supported: /v1/chat/completions has "
@@ -219,6 +226,15 @@ constexpr RefusedField kResponseRefused[] = {
     {"max_completion_tokens", if_there, "send max_output_tokens"},
 };
 
+// It is 0 in the API's own requests, where chats of OpenAI's want `logprobs` beside it.
+constexpr auto kResponseOwn = [] {
+  std::array<std::string_view, std::size(kResponseFields) + 1> names{};
+  const auto own = names_of(kResponseFields);
+  std::copy(own.begin(), own.end(), names.begin());
+  names.back() = "top_logprobs";
+  return names;
+}();
+
 // As a person wrote it: 0.7, not the float's 0.699999988.
 Json shown_number(float value) { return Json(std::round(value * 1e6) / 1e6); }
 
@@ -273,8 +289,7 @@ Result<ResponseRequest> parse_response_request(const Json& body, const FieldCont
                                                std::vector<Json> earlier) {
   if (!body.is_object()) return invalid_argument("the body must be a JSON object");
   HR_RETURN_IF_ERROR(check_refused(kResponseRefused, body));
-  HR_RETURN_IF_ERROR(check_refused(refused_generation_fields(), body));
-  HR_RETURN_IF_ERROR(check_refused(refused_form_fields(), body));
+  HR_RETURN_IF_ERROR(check_other_chat_fields(body, kResponseOwn));
   ResponseRequest request;
   request.earlier_items = std::move(earlier);
   context.defaults.apply_to(request.chat.settings.sampling);

@@ -61,10 +61,22 @@ TEST(Responses, WhatIsNotServedIsRefusedByName) {
                                      {"stop", "\"x\""},
                                      {"max_tokens", "5"},
                                      {"response_format", R"({"type":"json_object"})"},
-                                     {"include", R"(["message.output_text.logprobs"])"}}) {
+                                     {"include", R"(["message.output_text.logprobs"])"},
+                                     {"include", R"(["x"])"},
+                                     {"chat_template", "\"x\""},
+                                     {"include_reasoning", "false"},
+                                     {"verbosity", "\"low\""},
+                                     {"timings_per_token", "true"}}) {
     Json body = response_base();
     body.set(field, *parse_json(value));
     EXPECT_EQ(parse_response_status(body).field(), field);
+  }
+  const auto own = names_of_own(response_fields());
+  for (const Field<ChatRequest>& field : chat_fields()) {
+    if (own.contains(field.name) || field.name == "top_logprobs") continue;
+    Json body = response_base();
+    body.set(field.name, true);
+    EXPECT_EQ(parse_response_status(body).field(), field.name);
   }
   Json harmless = response_base();
   harmless.set("background", false).set("top_logprobs", 0).set("tool_choice", "auto");

@@ -2,6 +2,9 @@
 
 #include <string_view>
 
+#include "server/generation_request.h"
+#include "server/thought_fields.h"
+
 namespace headrace {
 namespace {
 
@@ -9,6 +12,7 @@ namespace {
 bool always(const Json&) { return true; }
 bool if_true(const Json& v) { return !v.is_bool() || v.as_bool(); }
 bool if_not_bool(const Json& v) { return !v.is_bool(); }
+bool if_not_object(const Json& v) { return !v.is_object(); }
 bool if_not_empty(const Json& v) {
   if (v.is_string()) return !v.as_string().empty();
   if (v.is_array()) return !v.as_array().empty();
@@ -106,6 +110,8 @@ constexpr RefusedField kGeneration[] = {
     // What is told of tokens
     {"n_probs", if_positive, "send logprobs"},
     {"stream_interval", if_over_one, "each token is sent as it comes"},
+    {"return_progress", if_true, "GET /slots shows what runs"},
+    {"timings_per_token", if_true, "the last event has the timings"},
     // What the routes of OpenAI's API read, and others do not: the last kOpenAiReads.
     {"truncate_prompt_tokens", always, "send a prompt that fits"},
     {"prompt_logprobs", always, kOnOpenAiRoutes},
@@ -144,7 +150,12 @@ constexpr RefusedField kChat[] = {
     {"include_reasoning", if_not_bool, kBool},
     {"separate_reasoning", if_not_bool, kBool},
     {"reasoning_format", if_not_reasoning_format, "only \"none\", \"auto\" and \"deepseek\" are"},
+    {"store", if_not_bool, kBool},
+    {"metadata", if_not_object, "it must be an object"},
 };
+// What of those asks for nothing that is not here: parse_chat_request() reads it.
+constexpr std::string_view kReasoningForms[] = {"include_reasoning", "separate_reasoning",
+                                                "reasoning_format"};
 
 constexpr RefusedField kCompletion[] = {
     {"tools", if_not_empty, "/v1/chat/completions takes them"},
@@ -165,6 +176,23 @@ std::span<const RefusedField> refused_completion_fields() { return kCompletion; 
 Status check_chat_fields(const Json& body) {
   HR_RETURN_IF_ERROR(check_refused(refused_by_openai(), body));
   return check_refused(kChat, body);
+}
+
+Status check_other_chat_fields(const Json& body, std::span<const std::string_view> own) {
+  HR_RETURN_IF_ERROR(check_refused(kGeneration, body));
+  HR_RETURN_IF_ERROR(check_refused(kForms, body));
+  for (const RefusedField& field : kChat) {
+    if (!is_named(own, field.name)) {
+      HR_RETURN_IF_ERROR(check_refused(std::span(&field, 1), body));
+    }
+  }
+  for (std::string_view name : kReasoningForms) HR_RETURN_IF_ERROR(refuse_if_given(name, body));
+  for (const auto& fields : {chat_fields(), thought_fields()}) {
+    for (const Field<ChatRequest>& field : fields) {
+      if (!is_named(own, field.name)) HR_RETURN_IF_ERROR(refuse_if_given(field.name, body));
+    }
+  }
+  return ok_status();
 }
 
 Status check_completion_fields(const Json& body) {

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <span>
+#include <string_view>
 
 #include "base/json.h"
 #include "base/status.h"
@@ -20,5 +21,9 @@ std::span<const RefusedField> refused_completion_fields();
 // kInvalidArgument with the field's name and what to do instead.
 Status check_chat_fields(const Json& body);
 Status check_completion_fields(const Json& body);
+// The same for a protocol of chats that is not OpenAI's: what its chats take, and what they refuse,
+// is refused, but for the fields in `own`, which the protocol has itself. Fields of
+// generation_fields() are not looked at.
+Status check_other_chat_fields(const Json& body, std::span<const std::string_view> own);
 
 }  // namespace headrace
