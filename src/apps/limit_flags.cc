@@ -85,6 +85,11 @@ void add_size_limit_flags(CLI::App& app, HttpLimits& http, RequestLimits& reques
       ->transform(size_between(1 << 20, int64_t{1} << 40))
       ->type_name("BYTES")
       ->group(kLimitGroup);
+  app.add_option("--max-n", requests.choices_max,
+                 "Most answers to one prompt (n); --max-num-seqs bounds them, too (default: 128)")
+      ->check(CLI::Range(1, 1 << 16))
+      ->type_name("N")
+      ->group(kLimitGroup);
   app.add_option("--max-logprobs", requests.logprobs_max,
                  "Most log-probabilities for each token (default: 20)")
       ->check(CLI::Range(0, 1024))

@@ -26,7 +26,7 @@ inline constexpr char kThinkingSchema[] = R"({
 inline constexpr char kLogitBiasSchema[] = R"({
   "type": "object", "propertyNames": {"pattern": "^[0-9]+$"},
   "additionalProperties": {"type": "number", "minimum": -100, "maximum": 100}})";
-inline constexpr char kChoiceCountSchema[] = R"({"type": "integer", "minimum": 1, "maximum": 8})";
+inline constexpr char kChoiceCountSchema[] = R"({"type": "integer", "minimum": 1, "maximum": 128})";
 inline constexpr char kBeamCountSchema[] = R"({"type": "integer", "minimum": 1, "maximum": 64})";
 inline constexpr char kEarlyStoppingSchema[] = R"({"enum": [true, false, "never"]})";
 inline constexpr char kLogprobCountSchema[] = R"({"type": "integer", "minimum": 0})";

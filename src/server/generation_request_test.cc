@@ -434,8 +434,10 @@ TEST(GenerationRequest, RulesBetweenFields) {
   body.set("max_tokens", 3).set("min_tokens", 4);
   EXPECT_EQ(parse_completion(body).field(), "min_tokens");
   body = completion_base();
-  body.set("n", 9);
-  EXPECT_EQ(parse_completion(body).message(), "n must be an integer in [1, 8], got 9");
+  body.set("n", 128);
+  EXPECT_TRUE(parse_completion(body).ok()) << parse_completion(body).message();
+  body.set("n", 129);
+  EXPECT_EQ(parse_completion(body).message(), "n must be an integer in [1, 128], got 129");
   body = completion_base();
   body.set("logprobs", 21);
   EXPECT_EQ(parse_completion(body).message(), "logprobs must be an integer in [0, 20], got 21");
@@ -582,8 +584,8 @@ TEST(GenerationRequest, ErrorsSayWhatWasExpectedAndWhatCame) {
   const std::pair<std::string, std::string> cases[] = {
       {R"("service_tier":"gold")",
        "service_tier must be one of auto, default, flex, priority, scale, got \"gold\""},
-      {R"("n":0)", "n must be an integer in [1, 8], got 0"},
-      {R"("n":9)", "n must be an integer in [1, 8], got 9"},
+      {R"("n":0)", "n must be an integer in [1, 128], got 0"},
+      {R"("n":129)", "n must be an integer in [1, 128], got 129"},
       {R"("seed":1.5)", "seed must be an integer of 64 bits, got 1.5"},
       {R"("stop":"")", "of 1 to 256 bytes, got an empty string"},
       {R"("stream":"yes")", "stream must be true or false, got a string"},

@@ -49,7 +49,7 @@ struct RequestLimits {
                   .object_keys_max = 4096,  // four times what logit_bias may hold
                   .element_count_max = 512 << 10};
   int32_t template_kwargs_max = 64;    // members of chat_template_kwargs
-  int32_t choices_max = 8;             // `n`
+  int32_t choices_max = 128;           // `n`, as OpenAI's; --max-num-seqs bounds it too
   int32_t beams_max = 64;              // of a search, which --max-num-seqs bounds too
   int32_t prompts_max = 256;           // of one completion request
   int32_t embedding_texts_max = 2048;  // of one request for embeddings, as OpenAI's
