@@ -32,11 +32,48 @@ constexpr ParameterName kParameterNames[] = {
     {"num_predict", {"max_tokens", "max_completion_tokens", "n_predict", "max_new_tokens"}},
 };
 
-constexpr std::string_view kOpenAiChats[] = {"/v1/chat/completions", "/chat/completions"};
-constexpr std::string_view kOllamaRoutes[] = {"/api/chat", "/api/generate"};
+// What of a made model the requests of a route can say.
+enum class Saying : uint8_t {
+  kNothing,    // its base alone answers
+  kFields,     // parameters are fields of OpenAI's completions
+  kChat,       // so they are of its chats, and there are turns
+  kTurns,      // turns without parameters: nothing is sampled
+  kMessages,   // Anthropic's
+  kResponses,  // OpenAI's
+  kOptions,    // Ollama's
+};
+struct RouteSaying {
+  std::string_view path;
+  Saying saying;
+};
+constexpr RouteSaying kRouteSayings[] = {
+    {"/v1/chat/completions", Saying::kChat},
+    {"/chat/completions", Saying::kChat},
+    {"/invocations", Saying::kChat},
+    {"/v1/completions", Saying::kFields},
+    {"/completion", Saying::kFields},
+    {"/completions", Saying::kFields},
+    {"/infill", Saying::kFields},
+    {"/apply-template", Saying::kTurns},
+    {"/tokenize", Saying::kTurns},
+    {"/detokenize", Saying::kNothing},
+    {"/v1/messages", Saying::kMessages},
+    {"/v1/messages/count_tokens", Saying::kMessages},
+    {"/v1/responses", Saying::kResponses},
+    {"/v1/responses/input_tokens", Saying::kResponses},
+    {"/api/chat", Saying::kOptions},
+    {"/api/generate", Saying::kOptions},
+    {"/api/embed", Saying::kNothing},
+    {"/api/embeddings", Saying::kNothing},
+    {"/v1/embeddings", Saying::kNothing},
+    {"/embedding", Saying::kNothing},
+    {"/embeddings", Saying::kNothing},
+};
 
-bool is_one_of(std::string_view path, std::span<const std::string_view> paths) {
-  return std::find(paths.begin(), paths.end(), path) != paths.end();
+const RouteSaying* find_saying(std::string_view path) {
+  const auto found = std::find_if(std::begin(kRouteSayings), std::end(kRouteSayings),
+                                  [&](const RouteSaying& each) { return each.path == path; });
+  return found == std::end(kRouteSayings) ? nullptr : found;
 }
 
 bool says(const Json& body, std::string_view name) {
@@ -54,21 +91,37 @@ void apply_options(const Json& parameters, Json& body) {
   body.set("options", std::move(options));
 }
 
-void apply_fields(const Json& parameters, Json& body) {
-  for (const auto& [ollama, names] : kParameterNames) {
+// What a parameter is called where it has none of OpenAI's older names.
+std::string_view name_of(const ParameterName& parameter, Saying saying) {
+  if (saying == Saying::kMessages && parameter.ollama == "stop") return "stop_sequences";
+  if (saying == Saying::kResponses && parameter.ollama == "num_predict") return "max_output_tokens";
+  return parameter.openai[0];
+}
+
+void apply_fields(const Json& parameters, Saying saying, Json& body) {
+  for (const ParameterName& parameter : kParameterNames) {
+    const auto& [ollama, names] = parameter;
+    const std::string_view name = name_of(parameter, saying);
     const Json* value = parameters.find(ollama);
     if (!value || value->is_null()) continue;
     // Ollama's -1 and -2: as long as it likes.
     if (ollama == "num_predict" && value->is_number() && value->as_double() < 1) continue;
-    const bool said = std::any_of(names.begin(), names.end(), [&](std::string_view name) {
-      return !name.empty() && says(body, name);
-    });
-    if (!said) body.set(names[0], *value);
+    const bool said =
+        says(body, name) || std::any_of(names.begin(), names.end(), [&](std::string_view other) {
+          return !other.empty() && says(body, other);
+        });
+    if (!said) body.set(name, *value);
   }
 }
 
+// Ollama's prompts: neither a raw one has a system turn, nor one with a suffix.
+bool is_bare(const Json& body) {
+  const Json* raw = body.find("raw");
+  return (raw && *raw == Json(true)) || says(body, "suffix");
+}
+
 // A conversation that has a system turn has its own.
-void apply_system(const std::string& system, Json& body) {
+void apply_system_turn(const std::string& system, Json& body) {
   const Json* messages = body.find("messages");
   if (!messages || !messages->is_array() || messages->as_array().empty()) return;
   const Json* role = messages->as_array().front().find("role");
@@ -218,26 +271,24 @@ std::string MadeModel::modelfile() const {
   return text;
 }
 
-bool takes_made_models(std::string_view path) {
-  return path == "/v1/completions" || is_one_of(path, kOpenAiChats) ||
-         is_one_of(path, kOllamaRoutes);
-}
+bool takes_made_models(std::string_view path) { return find_saying(path) != nullptr; }
 
 void apply_made_model(const MadeModel& model, std::string_view path, Json& body) {
+  const Saying saying = find_saying(path)->saying;
   body.set("model", model.base);
-  if (is_one_of(path, kOllamaRoutes)) {
+  if (saying == Saying::kOptions) {
     apply_options(model.parameters, body);
-  } else {
-    apply_fields(model.parameters, body);
+  } else if (saying != Saying::kNothing && saying != Saying::kTurns) {
+    apply_fields(model.parameters, saying, body);
   }
   if (model.system.empty()) return;
-  if (path == "/api/generate") {
-    const Json* raw = body.find("raw");
-    // Neither a raw prompt has a system turn, nor one with a suffix.
-    const bool bare = (raw && *raw == Json(true)) || says(body, "suffix");
-    if (!says(body, "system") && !bare) body.set("system", model.system);
-  } else if (path != "/v1/completions") {
-    apply_system(model.system, body);
+  const bool of_prompt = path == "/api/generate";
+  if (saying == Saying::kResponses) {
+    if (!says(body, "instructions")) body.set("instructions", model.system);
+  } else if (saying == Saying::kMessages || of_prompt) {
+    if (!says(body, "system") && !(of_prompt && is_bare(body))) body.set("system", model.system);
+  } else if (saying != Saying::kFields && saying != Saying::kNothing) {
+    apply_system_turn(model.system, body);
   }
 }
 

@@ -82,6 +82,20 @@ TEST(MadeModels, ParametersThatAreNullSayNothing) {
   }
 }
 
+TEST(MadeModels, ParametersHaveEachProtocolsNames) {
+  const Json message = applied("/v1/messages", R"({"max_tokens":3})");
+  EXPECT_EQ(write_json(*message.find("stop_sequences")), R"(["x"])");
+  EXPECT_EQ(*message.find("max_tokens"), Json(3));
+  EXPECT_EQ(*message.find("system"), Json("S"));
+  EXPECT_EQ(message.find("stop"), nullptr);
+  EXPECT_EQ(*applied("/v1/messages", R"({"system":"own"})").find("system"), Json("own"));
+  const Json response = applied("/v1/responses", R"({"input":"q"})");
+  EXPECT_EQ(*response.find("max_output_tokens"), Json(7));
+  EXPECT_EQ(*response.find("instructions"), Json("S"));
+  EXPECT_EQ(write_json(applied("/tokenize", R"({"prompt":"p"})")),
+            R"({"prompt":"p","model":"tiny"})");
+}
+
 // Whatever a request calls a parameter, it says it.
 TEST(MadeModels, OtherNamesOfAParameterCount) {
   for (const char* name : {"n_predict", "max_new_tokens", "max_completion_tokens"}) {
@@ -133,8 +147,56 @@ TEST(ServerOllamaModels, AreTheirKeysAlone) {
   const std::string prompt =
       f.model.tokenizer->decode(f.model.engine->last_request().prompt, false);
   EXPECT_NE(prompt.find("system\nYou are Mario."), std::string::npos) << prompt;
-  // Other routes know it not.
-  EXPECT_EQ(f.post("/completion", R"({"model":"mario","prompt":"q"})", kOne).status, 404);
+  EXPECT_EQ(f.get("/v1/models/mario", kTwo).status, 404);
+}
+
+// What is listed is there, whichever protocol asks for it.
+TEST(ServerOllamaModels, AnswerOnEveryRouteOfTexts) {
+  ServerFixture f({}, "hi");
+  ASSERT_EQ(f.post("/api/create", R"({"model":"mario","from":"tiny","system":"You are Mario.",)"
+                                  R"("parameters":{"temperature":0.25}})")
+                .status,
+            200);
+  for (const char* name : {"mario", "mario:latest", "tiny:latest"}) {
+    const TestResponse card = f.get(std::string("/v1/models/") + name);
+    ASSERT_EQ(card.status, 200) << name << card.body;
+    EXPECT_EQ(at(card.json(), "root"), Json("tiny")) << name;
+  }
+  EXPECT_EQ(f.get("/v1/models/luigi:latest").status, 404);
+  const std::string turns = R"("messages":[{"role":"user","content":"q"}])";
+  const std::string model = R"({"model":"mario",)";
+  // The route, its request, and whether a conversation has the system turn.
+  const std::tuple<const char*, std::string, bool> cases[] = {
+      {"/v1/chat/completions", turns, true},
+      {"/v1/messages", turns + R"(,"max_tokens":5)", true},
+      {"/v1/responses", R"("input":"q")", true},
+      {"/invocations", turns, true},
+      {"/completion", R"("prompt":"q")", false},
+      {"/completions", R"("prompt":"q")", false},
+      {"/v1/completions", R"("prompt":"q")", false},
+      {"/invocations", R"("prompt":"q")", false},
+  };
+  for (const auto& [path, fields, has_system] : cases) {
+    const TestResponse response = f.post(path, model + fields + "}");
+    ASSERT_EQ(response.status, 200) << path << response.body;
+    const Request request = f.model.engine->last_request();
+    const std::string prompt = f.model.tokenizer->decode(request.prompt, false);
+    EXPECT_EQ(prompt.find("You are Mario.") != prompt.npos, has_system) << path << prompt;
+    EXPECT_EQ(request.sampling.temperature, 0.25f) << path;
+    const Json answer = response.json();
+    if (const Json* shown = answer.find("model")) EXPECT_EQ(*shown, Json("mario")) << path;
+  }
+  const int64_t alone =
+      at(f.post("/v1/messages/count_tokens", R"({"model":"tiny",)" + turns + "}").json(),
+         "input_tokens")
+          .as_int();
+  EXPECT_GT(
+      at(f.post("/v1/messages/count_tokens", model + turns + "}").json(), "input_tokens").as_int(),
+      alone);
+  EXPECT_NE(f.post("/apply-template", model + turns + "}").body.find("You are Mario."),
+            std::string::npos);
+  EXPECT_EQ(f.post("/tokenize", model + R"("prompt":"q"})").status, 200);
+  EXPECT_EQ(f.post("/detokenize", model + R"("tokens":[1]})").status, 200);
 }
 
 }  // namespace

@@ -1,4 +1,6 @@
 #include <filesystem>
+#include <optional>
+#include <string>
 #include <utility>
 #include <vector>
 
@@ -109,6 +111,25 @@ std::vector<ServerMetrics::Exposed> exposed_models(ServerState& state, const Bat
     if (state.traces) model.edge.traces = state.traces->counts();
   }
   return all;
+}
+
+// What /v1/models lists under this name, which Ollama's clients end in a tag; nothing: no such.
+std::optional<Json> find_card(RouteCall& call, const std::string& name) {
+  ModelPool& models = call.state.models;
+  const ReadyModel* const only = call.state.model();
+  for (const std::string& each : {name, without_latest(name)}) {
+    const auto place = models.find(each);
+    if (!place || (only && !only->serves(each))) continue;
+    const ModelStatus status = models.status(*place);
+    for (const AdapterSpec& adapter : named_adapters(call.state, *place)) {
+      if (adapter.name == each) return adapter_card(status, adapter);
+    }
+    return model_card(status, each);
+  }
+  const auto made = call.state.made_models.find(call.caller.owner(call.state.keys), name);
+  const auto base = made ? models.find(made->base) : std::nullopt;
+  if (!base) return std::nullopt;
+  return model_card(models.status(*base), made->name).set("made", true);
 }
 
 }  // namespace
@@ -222,16 +243,9 @@ void handle_models(RouteCall& call) {
 }
 
 void handle_model(RouteCall& call) {
-  const ReadyModel* const only = call.state.model();
-  const auto place = call.state.models.find(call.parameter);
-  if (!place || (only && !only->serves(call.parameter))) {
-    return call.exchange->respond(error_response(unknown_model(call.parameter)));
-  }
-  const ModelStatus status = call.state.models.status(*place);
-  for (const AdapterSpec& adapter : named_adapters(call.state, *place)) {
-    if (adapter.name == call.parameter) return respond_json(call, adapter_card(status, adapter));
-  }
-  respond_json(call, model_card(status, call.parameter));
+  const std::optional<Json> card = find_card(call, call.parameter);
+  if (!card) return call.exchange->respond(error_response(unknown_model(call.parameter)));
+  respond_json(call, *card);
 }
 
 }  // namespace headrace

@@ -1,5 +1,7 @@
 """Ollama's API, as its own client sees it: a scripted model for calls and thoughts, the real one for the rest."""
 
+import json
+
 import httpx
 import ollama
 import pytest
@@ -182,6 +184,35 @@ def test_a_model_is_made(server, client):
 def test_what_is_served_needs_no_pull(client):
     assert client.pull(NAME).status == "success"
     assert [line.status for line in client.pull(NAME, stream=True)][-1] == "success"
+
+
+def test_examples_as_ollamas_pages_print_them(server):
+    """`curl URL -d BODY` says that a body is a form."""
+    form = {"Content-Type": "application/x-www-form-urlencoded"}
+    for method, path, body in (
+        ("POST", "/api/generate", {"model": NAME, "prompt": "Why is the sky blue?", "stream": False, "options": {"num_predict": 4}}),
+        ("POST", "/api/chat", {"model": NAME, "messages": QUESTION, "stream": False, "options": {"num_predict": 4}}),
+        ("POST", "/api/show", {"model": NAME}),
+        ("POST", "/api/create", {"model": "printed", "from": NAME, "system": "You are Mario.", "stream": False}),
+        ("DELETE", "/api/delete", {"model": "printed"}),
+    ):
+        answer = httpx.request(method, server.url + path, content=json.dumps(body), headers=form, timeout=60)
+        assert answer.status_code == 200, (path, answer.text)
+        page = httpx.request(method, server.url + path, content=json.dumps(body), headers=form | {"Origin": "https://evil.example"})
+        assert page.status_code == 403, path
+
+
+def test_a_made_model_answers_every_protocol(server, client):
+    client.create("mario", from_=NAME, system="You are Mario.", parameters={"temperature": 0, "num_predict": 3})
+    http = httpx.Client(base_url=server.url, timeout=60)
+    assert http.get("/v1/models/mario").json()["root"] == NAME
+    by_hand = http.post("/v1/messages", json={"model": NAME, "system": "You are Mario.", "messages": QUESTION, "temperature": 0, "max_tokens": 3}).json()
+    made = http.post("/v1/messages", json={"model": "mario", "messages": QUESTION}).json()
+    assert made["content"] == by_hand["content"] and made["usage"]["output_tokens"] == by_hand["usage"]["output_tokens"]
+    response = http.post("/v1/responses", json={"model": "mario", "input": QUESTION}).json()
+    assert response["output"][0]["content"][0]["text"] == made["content"][0]["text"] and response["model"] == "mario"
+    assert http.post("/completion", json={"model": "mario", "prompt": "a"}).json()["tokens_predicted"] <= 3
+    client.delete("mario")
 
 
 @pytest.mark.parametrize(
