@@ -19,7 +19,7 @@ struct PoolRig {
     options.failed_seconds = 0;
     std::vector<ServedModelSpec> specs;
     for (int i = 0; i < count; ++i) {
-      models.push_back(std::make_unique<MadeModel>(std::string(1, static_cast<char>('a' + i))));
+      models.push_back(std::make_unique<WatchedModel>(std::string(1, static_cast<char>('a' + i))));
       models.back()->alive_of_all = &alive;
       specs.push_back(models.back()->spec());
     }
@@ -44,7 +44,7 @@ struct PoolRig {
 
   VirtualClock clock;
   std::atomic<int> alive{0};
-  std::vector<std::unique_ptr<MadeModel>> models;
+  std::vector<std::unique_ptr<WatchedModel>> models;
   ModelPool pool{clock, {}};
   ModelPool::Ticket last_ticket = 0;
 };
@@ -55,7 +55,7 @@ TEST(ModelPool, OneThatGrowsTakesMore) {
   EXPECT_EQ(rig.pool.size(), 0u);
   EXPECT_EQ(rig.pool.only(), nullptr);
   EXPECT_FALSE(rig.pool.find("x"));
-  MadeModel x("x"), same("x"), y("y");
+  WatchedModel x("x"), same("x"), y("y");
   ASSERT_TRUE(rig.pool.add(x.spec()).ok());
   EXPECT_EQ(rig.pool.add(same.spec()).code(), StatusCode::kInvalidArgument);
   const ModelLease first = rig.use(*rig.pool.find("x"));
@@ -68,9 +68,9 @@ TEST(ModelPool, OneThatGrowsTakesMore) {
       (void)rig.pool.find("m7");
     }
   });
-  std::vector<std::unique_ptr<MadeModel>> more;
+  std::vector<std::unique_ptr<WatchedModel>> more;
   for (int i = 0; i < 500; ++i) {
-    more.push_back(std::make_unique<MadeModel>(fmt::format("m{}", i)));
+    more.push_back(std::make_unique<WatchedModel>(fmt::format("m{}", i)));
     ASSERT_TRUE(rig.pool.add(more.back()->spec()).ok());
   }
   done = true;
@@ -172,7 +172,7 @@ TEST(ModelPool, AFailedLoadTouchesNobodyElse) {
 TEST(ModelPool, AFailureIsRememberedForAWhile) {
   VirtualClock clock;
   ModelPool pool(clock, {});
-  MadeModel made("x");
+  WatchedModel made("x");
   made.failures = 2;
   ASSERT_TRUE(pool.open({.failed_seconds = 5}, {made.spec()}, std::nullopt).ok());
   const auto ask = [&](ModelPool::Why why) {
@@ -260,7 +260,7 @@ TEST(ModelPool, UnloadIsToldWhenItIsDone) {
 TEST(ModelPool, TwoOfOneNameAreRefused) {
   SystemClock clock;
   ModelPool pool(clock, {});
-  MadeModel one("x"), two("x");
+  WatchedModel one("x"), two("x");
   const Status status = pool.open({}, {one.spec(), two.spec()}, std::nullopt);
   EXPECT_EQ(status.message(), "two models are called x: name one of them otherwise (NAME=PATH)");
 }

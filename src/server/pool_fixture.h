@@ -13,8 +13,8 @@
 namespace headrace {
 
 // A model whose loads a test watches, holds up and lets fail.
-struct MadeModel {
-  explicit MadeModel(std::string of) : name(std::move(of)) {}
+struct WatchedModel {
+  explicit WatchedModel(std::string of) : name(std::move(of)) {}
 
   // It answers its own name.
   ServedModelSpec spec() {

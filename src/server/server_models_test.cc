@@ -42,7 +42,7 @@ struct ModelsServer {
     return "";
   }
 
-  MadeModel a{"a"}, b{"b"};
+  WatchedModel a{"a"}, b{"b"};
   std::unique_ptr<Server> server;
 };
 
