@@ -22,10 +22,13 @@ struct Usage {
   int64_t completion_tokens = 0;
   int64_t cached_tokens = 0;                // of the prompts: found in the prefix cache
   std::optional<int64_t> reasoning_tokens;  // of the answers; none: thoughts are not told apart
-  // From arrival to the first step, from there to the first token, from there to the end.
-  double queue_seconds = 0, prompt_seconds = 0, answer_seconds = 0;
+  // That the model was waited for, which had to be loaded; from then to the first step, from there
+  // to the first token, from there to the end.
+  double load_seconds = 0, queue_seconds = 0, prompt_seconds = 0, answer_seconds = 0;
 
-  double total_seconds() const { return queue_seconds + prompt_seconds + answer_seconds; }
+  double total_seconds() const {
+    return load_seconds + queue_seconds + prompt_seconds + answer_seconds;
+  }
 };
 
 // Of FinishReason::kDeadEnd, where a protocol has room for words.

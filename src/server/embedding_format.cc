@@ -92,8 +92,9 @@ std::string ollama_embeddings(OllamaEmbedRoute route, const EmbeddingRows& rows,
     append_numbers(vector_at(rows, i), out);
   }
   fmt::format_to(std::back_inserter(out),
-                 R"(],"total_duration":{:.0f},"load_duration":0,"prompt_eval_count":{}}})",
-                 answer.seconds * 1e9, answer.prompt_tokens);
+                 R"(],"total_duration":{:.0f},"load_duration":{:.0f},"prompt_eval_count":{}}})",
+                 (answer.load_seconds + answer.seconds) * 1e9, answer.load_seconds * 1e9,
+                 answer.prompt_tokens);
   return out;
 }
 

@@ -22,7 +22,8 @@ struct EmbeddingAnswer {
   std::string model;  // as it is shown
   EmbeddingEncoding encoding = EmbeddingEncoding::kFloat;
   int64_t prompt_tokens = 0;
-  double seconds = 0;  // since the request arrived
+  double load_seconds = 0;  // that the request has waited for its model
+  double seconds = 0;       // since then
 };
 
 std::string openai_embeddings(const EmbeddingRows& rows, const EmbeddingAnswer& answer);

@@ -84,7 +84,10 @@ Result<EmbeddingPlan> plan_for(const RouteCall& call, std::string asked_name) {
   EmbeddingPlan plan;
   plan.model = call.model;
   plan.dimensions = model.served.embedder->runner().dimensions();
-  plan.answer.model = name.empty() ? model.served.names.front() : name;
+  plan.answer.model = !call.shown_model.empty() ? call.shown_model
+                      : name.empty()            ? model.served.names.front()
+                                                : name;
+  plan.answer.load_seconds = call.load_seconds;
   return plan;
 }
 

@@ -225,6 +225,7 @@ void generate(RouteCall& call, const MakePlan& make_plan, const StartAnswer& sta
   std::string& salt = plan->settings.cache_salt;
   salt = call.state.keys.cache_domain(call.caller.key) + "/" + salt;
   plan->model = call.model;
+  plan->load_seconds = call.load_seconds;
   reserve_pins(owner, *plan);
   if (call.state.traces)
     plan->trace = RequestTrace{trace_context_of(call.request), call.request.id};

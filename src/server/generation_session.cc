@@ -482,6 +482,7 @@ Usage GenerationSession::usage() const {
   const double now = state_.clock.now_seconds();
   const double admitted = admitted_time_ < 0 ? now : admitted_time_;
   const double first = first_token_time_ < 0 ? now : first_token_time_;
+  usage.load_seconds = plan_.load_seconds;
   usage.queue_seconds = admitted - arrival_time_;
   usage.prompt_seconds = std::max(0.0, first - admitted);
   usage.answer_seconds = std::max(0.0, now - first);

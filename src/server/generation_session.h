@@ -44,6 +44,7 @@ struct GenerationPlan {
   std::optional<RequestTrace> trace;  // none: no span is sent
   // Who could go on with the stream elsewhere is told what he needs; none: nobody asks.
   std::optional<AnswerJournal> journal;
+  double load_seconds = 0;  // that the request has waited for its model to be loaded
   bool unattended = false;  // made while no client waits: nobody could go on with it
 
   // Of an answer that is no refusal: x-cache-pin too names what is pinned.

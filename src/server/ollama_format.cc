@@ -141,7 +141,8 @@ class OllamaFormat final : public AnswerFormat {
 
   static void set_end(Json& json, FinishReason finish, const Usage& usage) {
     json.set("done_reason", finish_reason_json(finish));
-    json.set("total_duration", nanoseconds(usage.total_seconds())).set("load_duration", 0);
+    json.set("total_duration", nanoseconds(usage.total_seconds()));
+    json.set("load_duration", nanoseconds(usage.load_seconds));
     json.set("prompt_eval_count", usage.prompt_tokens);
     json.set("prompt_eval_duration", nanoseconds(usage.prompt_seconds));
     json.set("eval_count", usage.completion_tokens);

@@ -196,7 +196,8 @@ struct Routed {
   HttpRequest request;
   Match match;
   const std::shared_ptr<Exchange> exchange;
-  ModelLease model;  // once it was waited for
+  ModelLease model;         // once it was waited for
+  double load_seconds = 0;  // that it was waited for
 };
 
 // Of a request to a model that a client has made, one to what it was made of.
@@ -220,7 +221,8 @@ void handle_matched(const std::shared_ptr<Routed>& routed) {
                  .caller = routed->caller,
                  .parameter = routed->match.parameter,
                  .exchange = routed->exchange,
-                 .model = std::move(routed->model)};
+                 .model = std::move(routed->model),
+                 .load_seconds = routed->load_seconds};
   if (route.limit == LimitClass::kJson) {
     Result<Json> body = parse_json(call.request.body, call.state.json_limits());
     if (!body.ok()) {
@@ -230,8 +232,9 @@ void handle_matched(const std::shared_ptr<Routed>& routed) {
       return call.exchange->respond(error_response(400, "the body must be a JSON object"));
     call.body = std::move(*body);
     put_base_of_made_model(call);
-    call.again = [routed](ModelLease model) {
+    call.again = [routed, began = call.state.clock.now_seconds()](ModelLease model) {
       routed->model = std::move(model);
+      routed->load_seconds += routed->state.clock.now_seconds() - began;
       handle_on_text_thread(routed);
     };
   }

@@ -64,6 +64,7 @@ struct RouteCall {
   std::string shown_model;
   std::shared_ptr<Exchange> exchange;
   ModelLease model;
+  double load_seconds = 0;  // that the request has waited for it to be loaded
   // Runs the handler once more, from a body that is read anew, with its model. Any thread.
   std::function<void(ModelLease)> again;
 };

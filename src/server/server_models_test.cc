@@ -60,6 +60,27 @@ TEST(ServerModels, ARequestLoadsTheModelThatItNames) {
   EXPECT_EQ(at(choice(f.post(kCompletions, R"({"prompt":"hi"})").json()), "text"), Json("a"));
 }
 
+// Ollama's clients show how long a model took to come.
+TEST(ServerModels, TheWaitForALoadIsTold) {
+  ModelsServer f;
+  const auto load_duration = [&] {
+    return at(f.post("/api/generate", R"({"model":"a","prompt":"hi","stream":false})").json(),
+              "load_duration")
+        .as_int();
+  };
+  std::atomic<bool> holds{false};
+  std::thread holder([&] {
+    std::lock_guard lock(f.a.held);
+    holds = true;
+    EXPECT_TRUE(eventually([&] { return f.state("a") == "loading"; }));
+    std::this_thread::sleep_for(std::chrono::milliseconds(50));
+  });
+  while (!holds) std::this_thread::yield();
+  EXPECT_GE(load_duration(), 50'000'000);
+  holder.join();
+  EXPECT_EQ(load_duration(), 0);  // it is there
+}
+
 TEST(ServerModels, WithoutADefaultARequestNamesItsModel) {
   ModelsServer f({.has_default = false});
   const TestResponse response = f.post(kCompletions, R"({"prompt":"hi"})");
