@@ -15,7 +15,9 @@ namespace {
 
 static_assert(std::endian::native == std::endian::little, "base64 is of floats as they lie");
 
-size_t vector_count(const EmbeddingRows& rows) { return rows.values.size() / rows.width; }
+size_t vector_count(const EmbeddingRows& rows) {
+  return rows.width == 0 ? 0 : rows.values.size() / rows.width;
+}
 
 std::span<const float> vector_at(const EmbeddingRows& rows, size_t i) {
   return rows.values.subspan(i * rows.width, rows.dimensions);
@@ -78,12 +80,23 @@ std::string pooling_answer(const EmbeddingRows& rows, const EmbeddingAnswer& ans
   return out;
 }
 
+std::string llama_embeddings(const EmbeddingRows& rows, const EmbeddingAnswer&) {
+  std::string out = "[";
+  for (size_t i = 0; i < vector_count(rows); ++i) {
+    if (i > 0) out.push_back(',');
+    fmt::format_to(std::back_inserter(out), R"({{"index":{},"embedding":[)", i);
+    append_numbers(vector_at(rows, i), out);
+    out += "]}";
+  }
+  return out + "]";
+}
+
 std::string ollama_embeddings(OllamaEmbedRoute route, const EmbeddingRows& rows,
                               const EmbeddingAnswer& answer) {
   std::string out;
   if (route == OllamaEmbedRoute::kEmbeddings) {
     out = R"({"embedding":)";
-    append_numbers(vector_at(rows, 0), out);
+    append_numbers(vector_count(rows) == 0 ? rows.values : vector_at(rows, 0), out);
     return out + "}";
   }
   out = fmt::format(R"({{"model":{},"embeddings":[)", write_json(Json(answer.model)));

@@ -28,6 +28,8 @@ struct EmbeddingAnswer {
 
 std::string openai_embeddings(const EmbeddingRows& rows, const EmbeddingAnswer& answer);
 std::string pooling_answer(const EmbeddingRows& rows, const EmbeddingAnswer& answer);  // vLLM's
+// llama.cpp's: each text has a list of vectors, of which here is one.
+std::string llama_embeddings(const EmbeddingRows& rows, const EmbeddingAnswer& answer);
 std::string ollama_embeddings(OllamaEmbedRoute route, const EmbeddingRows& rows,
                               const EmbeddingAnswer& answer);
 

@@ -1,4 +1,4 @@
-// Routes that answer with embeddings: OpenAI's and Ollama's.
+// Routes that answer with embeddings: OpenAI's, llama.cpp's and Ollama's.
 #include "server/embedding_handlers.h"
 
 #include <memory>
@@ -58,8 +58,23 @@ void embed(RouteCall& call, const MakeRequest& make_request,
   });
 }
 
+// Ollama answers no text with no vector, once the model is there.
+bool asks_for_nothing(const RouteCall& call, OllamaEmbedRoute route) {
+  const Json* text = call.body.find(route == OllamaEmbedRoute::kEmbed ? "input" : "prompt");
+  return text &&
+         (*text == Json("") || (route == OllamaEmbedRoute::kEmbed && *text == Json::array()));
+}
+
 void embed_for_ollama(RouteCall& call, OllamaEmbedRoute route) {
   follow_keep_alive(call);
+  if (asks_for_nothing(call, route)) {
+    const Json* name = call.body.find("model");
+    const auto plan = plan_for(call, name && name->is_string() ? name->as_string() : "");
+    if (!plan.ok()) return call.exchange->respond(bad_request_response(plan.status()));
+    HttpResponse response;
+    response.body = ollama_embeddings(route, {}, plan->answer);
+    return call.exchange->respond(std::move(response));
+  }
   embed(
       call,
       [route](const Json& body, const FieldContext& context) {
@@ -148,6 +163,10 @@ void answer_with_vectors(RouteCall& call,
 }
 
 void handle_embeddings(RouteCall& call) { embed(call, parse_embedding_request, openai_embeddings); }
+
+void handle_llama_embedding(RouteCall& call) {
+  embed(call, parse_llama_embedding_request, llama_embeddings);
+}
 
 void handle_ollama_embed(RouteCall& call) { embed_for_ollama(call, OllamaEmbedRoute::kEmbed); }
 

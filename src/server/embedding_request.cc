@@ -100,6 +100,15 @@ constexpr Field<EmbeddingRequest> kPoolingFields[] = {
 constexpr std::string_view kClassifyTaken[] = {"model", "input", "truncate_prompt_tokens",
                                                "add_special_tokens", "user"};
 
+// Of kEmbeddingFields.
+constexpr std::string_view kLlamaEmbedTaken[] = {
+    "model", "input", "dimensions", "truncate_prompt_tokens", "add_special_tokens", "user"};
+
+constexpr Field<EmbeddingRequest> kLlamaEmbedFields[] = {
+    {"content", FieldType::kAny, {}, [](const Json& v, const FieldContext& c, EmbeddingRequest& r) {
+       return r.field = "content", read_input("content", v, c, r);
+     }}};
+
 constexpr Field<EmbeddingRequest> kOllamaEmbedFields[] = {
     {"model", FieldType::kString, {}, HR_STORE(model, v.as_string())},
     {"input",
@@ -202,6 +211,25 @@ Result<EmbeddingRequest> parse_embedding_request(const Json& body, const FieldCo
   HR_RETURN_IF_ERROR(check_refused(kVectorRefused, body));
   HR_RETURN_IF_ERROR(read_fields<EmbeddingRequest>(kEmbeddingFields, body, context, request));
   return checked_embedding(std::move(request));
+}
+
+Result<EmbeddingRequest> parse_llama_embedding_request(const Json& body,
+                                                       const FieldContext& context) {
+  if (!body.is_object()) return invalid_argument("the body must be a JSON object");
+  EmbeddingRequest request;
+  HR_RETURN_IF_ERROR(check_refused(kEmbeddingRefused, body));
+  HR_RETURN_IF_ERROR(check_refused(kVectorRefused, body));
+  const Json* input = body.find("input");
+  const Json* content = body.find("content");
+  if (input && content && !input->is_null() && !content->is_null()) {
+    return invalid_argument("content is another name of input: send one of them", "content");
+  }
+  HR_RETURN_IF_ERROR(read_some_fields<EmbeddingRequest>(kEmbeddingFields, kLlamaEmbedTaken, body,
+                                                        context, request));
+  HR_RETURN_IF_ERROR(read_fields<EmbeddingRequest>(kLlamaEmbedFields, body, context, request));
+  if (request.size() == 0) return invalid_argument("content is missing", "content");
+  HR_RETURN_IF_ERROR(check_truncate(request.truncate));
+  return request;
 }
 
 Result<EmbeddingRequest> parse_pooling_request(const Json& body, const FieldContext& context) {

@@ -1,5 +1,5 @@
 // Requests for what an encoder makes of single texts: OpenAI's /v1/embeddings with vLLM's
-// additions, Ollama's two, and vLLM's /pooling and /classify.
+// additions, llama.cpp's and Ollama's two each, and vLLM's /pooling and /classify.
 #pragma once
 
 #include <cstdint>
@@ -43,6 +43,10 @@ struct EmbeddingRequest {
 std::span<const Field<EmbeddingRequest>> embedding_fields();
 // kInvalidArgument with the field's name.
 Result<EmbeddingRequest> parse_embedding_request(const Json& body, const FieldContext& context);
+
+// llama.cpp's /embedding and /embeddings, where the text may be called `content`.
+Result<EmbeddingRequest> parse_llama_embedding_request(const Json& body,
+                                                       const FieldContext& context);
 
 // /api/embed and the older /api/embeddings, whose one text is `prompt`. Texts are truncated unless
 // the request says otherwise.

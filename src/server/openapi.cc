@@ -72,6 +72,7 @@ constexpr BodyRow kBodies[] = {
     {handle_ollama_copy, nullptr, R"({"source": "tiny", "destination": "small"})"},
     {handle_ollama_delete, nullptr, R"({"model": "mario"})"},
     {handle_embeddings, read_with<parse_embedding_request>, R"({"input": "Hello!"})"},
+    {handle_llama_embedding, read_with<parse_llama_embedding_request>, R"({"content": "Hello!"})"},
     {handle_ollama_embed, read_ollama_embed<OllamaEmbedRoute::kEmbed>, R"({"input": "Hello!"})"},
     {handle_ollama_embeddings, read_ollama_embed<OllamaEmbedRoute::kEmbeddings>,
      R"({"prompt": "Hello!"})"},

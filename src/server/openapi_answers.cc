@@ -76,6 +76,11 @@ constexpr std::string_view kEmbeddingsAnswer = R"({
   "properties": {"object": {"const": "list"}, "data": {"type": "array", "items": {
     "type": "object", "required": ["object", "index", "embedding"]}}}})";
 
+constexpr std::string_view kLlamaEmbeddingsAnswer = R"({
+  "type": "array", "items": {
+    "type": "object", "required": ["index", "embedding"],
+    "properties": {"index": {"type": "integer"}, "embedding": {"type": "array"}}}})";
+
 constexpr std::string_view kListAnswer = R"({
   "type": "object", "required": ["object", "data"],
   "properties": {"object": {"const": "list"},
@@ -142,6 +147,7 @@ constexpr AnswerRow kAnswers[] = {
     {handle_messages, kMessageAnswer, kEventStream},
     {handle_count_tokens, kCountAnswer},
     {handle_embeddings, kEmbeddingsAnswer},
+    {handle_llama_embedding, kLlamaEmbeddingsAnswer},
     {handle_ollama_chat, kOllamaChatAnswer, kLines},
     {handle_ollama_generate, kOllamaGenerateAnswer, kLines},
     {handle_ollama_tags, kOllamaModelsAnswer},
