@@ -11,6 +11,7 @@
 #include "server/batch_service.h"
 #include "server/error_response.h"
 #include "server/handlers.h"
+#include "server/ollama_format.h"
 #include "server/query.h"
 
 namespace headrace {
@@ -26,6 +27,29 @@ Json model_card(const ModelStatus& model, const std::string& name) {
   Json status = Json::object().set("value", model_state_name(model.state));
   if (!model.error.ok()) status.set("failed", true).set("error", model.error.message());
   return card.set("status", std::move(status));
+}
+
+// A card as Anthropic's API has it, whose clients name their version of it.
+Json anthropic_card(const Json& card) {
+  const std::string& name = card.find("id")->as_string();
+  Json json = Json::object().set("type", "model").set("id", name).set("display_name", name);
+  return json.set("created_at", rfc3339(card.find("created")->as_int()));
+}
+
+bool is_of_anthropic(const RouteCall& call) {
+  return !call.request.header("anthropic-version").empty();
+}
+
+Json anthropic_list(const Json::Array& cards) {
+  Json data = Json::array();
+  for (const Json& card : cards) data.push(anthropic_card(card));
+  Json first, last;
+  if (!cards.empty()) {
+    first = *cards.front().find("id");
+    last = *cards.back().find("id");
+  }
+  Json json = Json::object().set("data", std::move(data)).set("has_more", false);
+  return json.set("first_id", std::move(first)).set("last_id", std::move(last));
 }
 
 // Its root is the adapter, its parent the model that it lies over.
@@ -237,6 +261,7 @@ void handle_models(RouteCall& call) {
     if (!place) continue;
     data.push(model_card(call.state.models.status(*place), made->name).set("made", true));
   }
+  if (is_of_anthropic(call)) return respond_json(call, anthropic_list(data.as_array()));
   Json body = Json::object();
   body.set("object", "list").set("data", std::move(data));
   respond_json(call, body);
@@ -245,7 +270,7 @@ void handle_models(RouteCall& call) {
 void handle_model(RouteCall& call) {
   const std::optional<Json> card = find_card(call, call.parameter);
   if (!card) return call.exchange->respond(error_response(unknown_model(call.parameter)));
-  respond_json(call, *card);
+  respond_json(call, is_of_anthropic(call) ? anthropic_card(*card) : *card);
 }
 
 }  // namespace headrace
