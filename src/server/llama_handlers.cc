@@ -73,6 +73,7 @@ Result<GenerationPlan> plan_llama_completion(const ReadyModel& model, const Fiel
   HR_ASSIGN_OR_RETURN(LlamaRequest request, parse_llama_completion(body, context));
   if (request.prompts.empty()) return invalid_argument("prompt is missing", "prompt");
   const Tokenizer* tokenizer = model.served.tokenizer;
+  HR_RETURN_IF_ERROR(put_biased_texts(tokenizer, context.limits, request));
   std::vector<std::vector<TokenId>> prompts;
   for (const MixedPrompt& prompt : request.prompts) {
     const bool texts = std::any_of(prompt.begin(), prompt.end(), [](const PromptPiece& piece) {
@@ -85,6 +86,8 @@ Result<GenerationPlan> plan_llama_completion(const ReadyModel& model, const Fiel
                                 .parse_special = request.parse_special,
                                 .tokens_max = prompt_tokens_max(model)};
     HR_ASSIGN_OR_RETURN(auto ids, encode_mixed(tokenizer, prompt, options));
+    // An empty text is a beginning, also where texts do not begin with the token for it.
+    if (ids.empty() && texts && tokenizer->vocab().bos >= 0) ids = {tokenizer->vocab().bos};
     prompts.push_back(std::move(ids));
   }
   return plan_llama(model, std::move(request), std::move(prompts), "prompt");
@@ -98,6 +101,7 @@ Result<GenerationPlan> plan_llama_infill(const ReadyModel& model, const FieldCon
         "/infill is not supported by this model: its vocabulary has no tokens to fill in with "
         "(such as <|fim_prefix|>)");
   }
+  HR_RETURN_IF_ERROR(put_biased_texts(model.served.tokenizer, context.limits, request));
   HR_ASSIGN_OR_RETURN(auto ids, encode_infill(*model.served.tokenizer, *model.fill_in, request,
                                               prompt_tokens_max(model)));
   std::vector<TokenId>& ends = request.settings.sampling.stop_token_ids;
@@ -144,7 +148,7 @@ void handle_llama_props(RouteCall& call) {
   const ReadyModel& model = *call.model;
   const ServedModel& served = model.served;
   GenerationSettings settings;
-  served.sampling.apply_to(settings.sampling);
+  llama_sampling(served.sampling).apply_to(settings.sampling);
   Json defaults = Json::object();
   defaults.set("params", generation_settings_json(settings)).set("n_ctx", served.max_model_len);
   Json modalities = Json::object().set("vision", false).set("video", false).set("audio", false);

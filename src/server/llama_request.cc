@@ -21,8 +21,23 @@ constexpr size_t kOtherFilesMax = 256;
 constexpr SamplingDefaults kLlamaSampling = {
     .temperature = 0.8f, .top_p = 0.95f, .top_k = 40, .min_p = 0.05f};
 
-// The forms of one prompt: a text, ids, or both in a list.
+// llama.cpp's prompt beside pictures, of which there are none here.
+Result<MixedPrompt> read_prompt_object(const Json& value) {
+  const Json* text = value.find("prompt_string");
+  if (!text || !text->is_string()) {
+    return invalid_argument("prompt.prompt_string must be a string", "prompt");
+  }
+  const Json* pictures = value.find("multimodal_data");
+  if (pictures && !pictures->is_null() && *pictures != Json::array()) {
+    return invalid_argument("prompt.multimodal_data is not supported: models see no images here",
+                            "prompt");
+  }
+  return MixedPrompt{text->as_string()};
+}
+
+// The forms of one prompt: a text, ids, both in a list, or an object with a text.
 Result<MixedPrompt> read_mixed_prompt(const Json& value, const FieldContext& context) {
+  if (value.is_object()) return read_prompt_object(value);
   MixedPrompt prompt;
   if (value.is_string()) {
     prompt.emplace_back(value.as_string());
@@ -57,7 +72,8 @@ bool is_prompt_list(const Json& value) {
   if (!value.is_array() || value.as_array().empty()) return false;
   const Json::Array& items = value.as_array();
   return std::all_of(items.begin(), items.end(), [](const Json& v) { return v.is_string(); }) ||
-         std::any_of(items.begin(), items.end(), [](const Json& v) { return v.is_array(); });
+         std::any_of(items.begin(), items.end(),
+                     [](const Json& v) { return v.is_array() || v.is_object(); });
 }
 
 Status read_llama_prompt(const Json& value, const FieldContext& context, LlamaRequest& request) {
@@ -78,8 +94,23 @@ Status read_llama_prompt(const Json& value, const FieldContext& context, LlamaRe
   return ok_status();
 }
 
-// llama.cpp's list of [id, bias], where false forbids the token, as the object that OpenAI has.
-Result<Json> bias_object(const Json& value, const FieldContext& context) {
+Status read_biased_text(const Json& item, const std::string& name, LlamaRequest& request) {
+  constexpr double kForbids = -100;
+  const Json& bias = item.as_array()[1];
+  const double value = bias == Json(false) ? kForbids
+                       : bias.is_number()  ? bias.as_double()
+                                           : kForbids - 1;
+  if (value < kForbids || value > -kForbids) {
+    return in_field("logit_bias",
+                    field_error(name + "[1]", "a number in [-100, 100] or false", bias));
+  }
+  request.biased_texts.emplace_back(item.as_array()[0].as_string(), static_cast<float>(value));
+  return ok_status();
+}
+
+// llama.cpp's list of [id, bias], where false forbids the token, as the object that OpenAI has. In
+// the place of an id may be a text, which goes to the request.
+Result<Json> bias_object(const Json& value, const FieldContext& context, LlamaRequest& request) {
   if (!value.is_array()) return value;
   constexpr double kForbids = -100;
   if (value.as_array().size() > static_cast<size_t>(context.limits.logit_bias_max)) {
@@ -90,13 +121,16 @@ Result<Json> bias_object(const Json& value, const FieldContext& context) {
   Json biases = Json::object();
   for (size_t i = 0; i < value.as_array().size(); ++i) {
     const Json& item = value.as_array()[i];
-    const bool pair = item.is_array() && item.as_array().size() == 2 && item.as_array()[0].is_int();
-    if (!pair) {
-      return invalid_argument(
-          field_error(fmt::format("logit_bias[{}]", i),
-                      "[token id, bias], where the bias is a number or false", item)
-              .message(),
-          "logit_bias");
+    const std::string name = fmt::format("logit_bias[{}]", i);
+    const bool pair = item.is_array() && item.as_array().size() == 2;
+    if (pair && item.as_array()[0].is_string()) {
+      HR_RETURN_IF_ERROR(read_biased_text(item, name, request));
+      continue;
+    }
+    if (!pair || !item.as_array()[0].is_int()) {
+      return in_field(
+          "logit_bias",
+          field_error(name, "[token id or text, bias], where the bias is a number or false", item));
     }
     const Json& bias = item.as_array()[1];
     biases.set(fmt::format("{}", item.as_array()[0].as_int()),
@@ -105,16 +139,24 @@ Result<Json> bias_object(const Json& value, const FieldContext& context) {
   return biases;
 }
 
-// The fields that are OpenAI's too; logit_bias in both forms.
-Status read_shared_fields(const Json& body, const FieldContext& context,
-                          GenerationSettings& settings) {
+bool is_refused_field(std::string_view name) {
+  const std::span<const RefusedField> refused = refused_generation_fields();
+  return std::any_of(refused.begin(), refused.end(),
+                     [&](const RefusedField& field) { return field.name == name; });
+}
+
+// The fields that are OpenAI's too, but for those that check_llama_refused() is about; logit_bias
+// in both forms.
+Status read_shared_fields(const Json& body, const FieldContext& context, LlamaRequest& request) {
+  GenerationSettings& settings = request.settings;
   for (const Field<GenerationSettings>& field : generation_fields()) {
+    if (is_refused_field(field.name)) continue;
     const Json* biases = field.name == "logit_bias" ? body.find(field.name) : nullptr;
     if (!biases || biases->is_null()) {
       HR_RETURN_IF_ERROR(read_field(field, body, context, settings));
       continue;
     }
-    HR_ASSIGN_OR_RETURN(Json object, bias_object(*biases, context));
+    HR_ASSIGN_OR_RETURN(Json object, bias_object(*biases, context, request));
     HR_RETURN_IF_ERROR(
         read_field(field, Json::object().set(field.name, std::move(object)), context, settings));
   }
@@ -215,12 +257,16 @@ void append_ids(std::vector<TokenId>& ids, const std::vector<TokenId>& more) {
 std::span<const Field<LlamaRequest>> llama_fields() { return kLlamaFields; }
 std::span<const Field<LlamaRequest>> infill_fields() { return kInfillFields; }
 
+SamplingDefaults llama_sampling(const SamplingDefaults& of_model) {
+  return of_model.over(kLlamaSampling);
+}
+
 Result<LlamaRequest> parse_llama_completion(const Json& body, const FieldContext& context) {
   if (!body.is_object()) return invalid_argument("the body must be a JSON object");
   HR_RETURN_IF_ERROR(check_llama_refused(body));
   LlamaRequest request;
-  context.defaults.over(kLlamaSampling).apply_to(request.settings.sampling);
-  HR_RETURN_IF_ERROR(read_shared_fields(body, context, request.settings));
+  llama_sampling(context.defaults).apply_to(request.settings.sampling);
+  HR_RETURN_IF_ERROR(read_shared_fields(body, context, request));
   HR_RETURN_IF_ERROR(read_forms(body, context, request));
   HR_RETURN_IF_ERROR(read_fields<LlamaRequest>(kLlamaFields, body, context, request));
   ignore_empty_penalty_window(request.settings);
@@ -241,6 +287,34 @@ Result<LlamaRequest> parse_llama_infill(const Json& body, const FieldContext& co
     return invalid_argument("prompt must be one prompt: it goes on with input_prefix", "prompt");
   }
   return request;
+}
+
+Status put_biased_texts(const Tokenizer* tokenizer, const RequestLimits& limits,
+                        LlamaRequest& request) {
+  if (request.biased_texts.empty()) return ok_status();
+  const auto most = static_cast<size_t>(limits.logit_bias_max);
+  if (!tokenizer) {
+    return invalid_argument("logit_bias must be of token ids: this model has no tokenizer",
+                            "logit_bias");
+  }
+  auto& biases = request.settings.sampling.logit_bias;
+  for (const auto& [text, bias] : request.biased_texts) {
+    HR_ASSIGN_OR_RETURN(const auto ids,
+                        tokenizer->encode(text, {.add_special = false, .tokens_max = most}));
+    for (TokenId id : ids) {
+      const auto own = std::find_if(biases.begin(), biases.end(),
+                                    [id = id](const auto& each) { return each.first == id; });
+      if (own != biases.end()) {
+        own->second = bias;  // the last one counts
+      } else {
+        biases.emplace_back(id, bias);
+      }
+    }
+    if (biases.size() <= most) continue;
+    return invalid_argument(fmt::format("logit_bias has texts of more than {} tokens", most),
+                            "logit_bias");
+  }
+  return ok_status();
 }
 
 Result<std::vector<TokenId>> encode_mixed(const Tokenizer* tokenizer, const MixedPrompt& prompt,

@@ -4,6 +4,7 @@
 
 #include <span>
 #include <string>
+#include <utility>
 #include <variant>
 #include <vector>
 
@@ -24,6 +25,8 @@ struct FileText {
 struct LlamaRequest {
   GenerationSettings settings;
   std::vector<MixedPrompt> prompts;
+  // llama.cpp's logit_bias of texts: of each of their tokens.
+  std::vector<std::pair<std::string, float>> biased_texts;
   bool parse_special = false;  // texts that spell control tokens become them
   bool return_tokens = false;
   // Of /infill.
@@ -35,9 +38,17 @@ struct LlamaRequest {
 std::span<const Field<LlamaRequest>> llama_fields();
 std::span<const Field<LlamaRequest>> infill_fields();
 
+// What holds for requests that do not say it: the model's own suggestions, and where there are
+// none, llama.cpp's.
+SamplingDefaults llama_sampling(const SamplingDefaults& of_model);
+
 // kInvalidArgument with the field's name. Any thread.
 Result<LlamaRequest> parse_llama_completion(const Json& body, const FieldContext& context);
 Result<LlamaRequest> parse_llama_infill(const Json& body, const FieldContext& context);
+
+// Adds the biases of texts to those of ids. kInvalidArgument: there are too many, or no tokenizer.
+Status put_biased_texts(const Tokenizer* tokenizer, const RequestLimits& limits,
+                        LlamaRequest& request);
 
 // Ids of a prompt: its first text begins as texts do (with BOS where the vocabulary says so).
 // REQUIRES: a tokenizer, or ids alone

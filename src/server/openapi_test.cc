@@ -166,6 +166,57 @@ TEST(OpenApi, DescribedFieldsAreRead) {
   EXPECT_GT(fields, 300u);
 }
 
+// A value that the schema of a field takes; null: it does not say of which type.
+Json sample_of(const Json& schema) {
+  if (const Json* any = schema.find("anyOf")) return sample_of(any->as_array().front());
+  if (const Json* words = schema.find("enum")) return words->as_array().front();
+  const Json* type = schema.find("type");
+  if (!type || !type->is_string()) return {};
+  const std::string& name = type->as_string();
+  if (name == "boolean") return Json(true);
+  if (name == "string") return Json("x");
+  if (name == "integer") return Json(1);
+  if (name == "number") return Json(0.5);
+  return {};
+}
+
+// What the document lists is not what the route refuses: as a field that it does not have, or as
+// one that other routes take.
+TEST(OpenApi, DescribedFieldsAreNotRefused) {
+  ServerFixture f({}, "hello world");
+  TestClient client(f.server->port());
+  const Json document = openapi_document();
+  size_t fields = 0;
+  for (const Route& route : routes()) {
+    if (route.limit != LimitClass::kJson || is_for_encoders(route)) continue;
+    if (example_body(route).empty() || route.path.starts_with("/models/")) continue;
+    for (const Json& form : forms_of_body(*operation_of(document, route))) {
+      const Json* properties = form.find("properties");
+      if (!properties) continue;
+      for (const auto& [name, schema] : properties->as_object()) {
+        const Json sample = sample_of(schema);
+        if (sample.is_null() || at(form, "example").find(name)) continue;
+        const auto answer = client.post(route.path, Json(at(form, "example")).set(name, sample));
+        ASSERT_TRUE(answer) << route.path;
+        EXPECT_EQ(answer->body.find("is not a field of this route"), std::string::npos)
+            << route.path << answer->body;
+        EXPECT_EQ(answer->body.find("/v1/completions"), std::string::npos)
+            << route.path << " " << name << answer->body;
+        ++fields;
+      }
+    }
+  }
+  EXPECT_GT(fields, 200u);
+  for (const char* path : {"/completion", "/completions", "/infill"}) {
+    const Json* operation = at(document, "paths").find(path)->find("post");
+    const Json properties = at(forms_of_body(*operation).front(), "properties");
+    for (const char* refused : {"allowed_token_ids", "truncate_prompt_tokens", "prompt_logprobs",
+                                "request_id", "bad_words"}) {
+      EXPECT_EQ(properties.find(refused), nullptr) << path << refused;
+    }
+  }
+}
+
 TEST(OpenApi, ThePageNeedsNothingElse) {
   ServerFixture f({}, "x");
   const TestResponse document = f.get("/openapi.json");

@@ -2,6 +2,8 @@
 // model: tests/server/test_llama_cpp.py.)
 #include <gtest/gtest.h>
 
+#include <set>
+
 #include <fmt/format.h>
 
 #include "server/llama_request.h"
@@ -89,6 +91,58 @@ TEST(ServerLlama, DefaultsAreLlamaCppsWhereNobodySaysMore) {
   EXPECT_EQ(sampling.top_p, 0.95f);
   EXPECT_EQ(sampling.min_p, 0.05f);
   EXPECT_EQ(sampling.max_tokens, 4094);  // what the context leaves
+}
+
+TEST(ServerLlama, PropsTellTheDefaultsThatHold) {
+  ServerFixture f;
+  const Json props = f.get("/props").json();
+  const Json& params = at(at(props, "default_generation_settings"), "params");
+  EXPECT_EQ(static_cast<float>(at(params, "temperature").as_double()), 0.8f);
+  EXPECT_EQ(at(params, "top_k"), Json(40));
+  EXPECT_EQ(static_cast<float>(at(params, "top_p").as_double()), 0.95f);
+  EXPECT_EQ(static_cast<float>(at(params, "min_p").as_double()), 0.05f);
+}
+
+TEST(ServerLlama, APromptMayBeAnObject) {
+  ServerFixture f;
+  const auto post = [&](std::string_view prompt) {
+    return f.post(kCompletion, fmt::format(R"({{"prompt":{}}})", prompt));
+  };
+  ASSERT_EQ(post(R"("ab")").status, 200);
+  const auto plain = f.model.engine->last_request().prompt;
+  ASSERT_EQ(post(R"({"prompt_string":"ab","multimodal_data":[]})").status, 200);
+  EXPECT_EQ(f.model.engine->last_request().prompt, plain);
+  EXPECT_EQ(post(R"([{"prompt_string":"ab"},"a"])").json().as_array().size(), 2u);
+  EXPECT_EQ(post(R"({"prompt_string":"ab","multimodal_data":["x"]})").error_param(), "prompt");
+  EXPECT_EQ(post(R"({"prompt":"ab"})").error_param(), "prompt");
+  EXPECT_EQ(post(R"("")").status, 200);
+}
+
+TEST(ServerLlama, BiasesMayBeOfTexts) {
+  ServerFixture f;
+  const auto biases = [&](std::string_view list) {
+    EXPECT_EQ(f.post(kCompletion, fmt::format(R"({{"prompt":"a","logit_bias":{}}})", list)).status,
+              200);
+    return f.model.engine->last_request().sampling.logit_bias;
+  };
+  const TokenId a = f.model.byte_token('a'), b = f.model.byte_token('b');
+  using Biases = std::vector<std::pair<TokenId, float>>;
+  Biases words;  // of each of their tokens
+  for (const TokenId id : *f.model.tokenizer->encode("a b?a", {.add_special = false})) {
+    words.emplace_back(id, -5);
+  }
+  ASSERT_GT(words.size(), 1u);
+  const std::set<std::pair<TokenId, float>> once(words.begin(), words.end());
+  EXPECT_EQ(biases(R"([["a b?a",-5]])").size(), once.size());
+  EXPECT_EQ(biases(R"([["a b?a",-5]])").front(), words.front());
+  EXPECT_EQ(biases(fmt::format(R"([[{},1],["b",false]])", a)), (Biases{{a, 1}, {b, -100}}));
+  EXPECT_EQ(biases(fmt::format(R"([[{},1],["a",2]])", a)), (Biases{{a, 2}}));
+  for (const char* bad : {R"([["a","x"]])", R"([["a",101]])", R"([["a"]])", R"([[[1],2]])"}) {
+    EXPECT_EQ(
+        f.post(kCompletion, fmt::format(R"({{"prompt":"a","logit_bias":{}}})", bad)).error_param(),
+        "logit_bias")
+        << bad;
+  }
 }
 
 TEST(ServerLlama, AnswersSayHowTheyEnded) {

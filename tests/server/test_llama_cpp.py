@@ -106,7 +106,7 @@ def test_probabilities_and_bias(http):
 @pytest.mark.parametrize(
     "field, values",
     [
-        ("prompt", [1, {}, True, [{}], [-1], [10**9], [1.5], ["a", [1, -1]], [[True]], {"prompt_string": "a", "multimodal_data": []}]),
+        ("prompt", [1, {}, True, [{}], [-1], [10**9], [1.5], ["a", [1, -1]], [[True]], {"prompt_string": 1}, {"prompt_string": "a", "multimodal_data": ["x"]}]),
         ("n_predict", [-3, 1.5, "1", 1e99]),
         ("n_probs", [-1, 21, 1.5, "1"]),
         ("id_slot", [-2, "1", 1.5]),
@@ -123,7 +123,7 @@ def test_probabilities_and_bias(http):
         ("stop", [1, [""], [1]]),
         ("stream", [1, "true"]),
         ("ignore_eos", [1]),
-        ("logit_bias", [1, "x", [1], [[1]], [["a", 1]], [[1, 101]], [[1, True]], [[-1, 1]], [[10**9, 1]], {"a": 1}]),
+        ("logit_bias", [1, "x", [1], [[1]], [["a", 101]], [["a", "b"]], [[1, 101]], [[1, True]], [[-1, 1]], [[10**9, 1]], {"a": 1}]),
         ("mirostat", [1, 2]),
         ("dry_multiplier", [-1, "1"]),
         ("xtc_probability", [2, "1"]),
