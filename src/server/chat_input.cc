@@ -27,8 +27,11 @@ Result<Json> read_content(const Json& content, size_t message) {
   for (const Json& part : content.as_array()) {
     const Json* type = part.find("type");
     const Json* part_text = part.find("text");
-    const bool good = type && *type == Json("text") && part_text && part_text->is_string();
-    if (!good)
+    const bool is_text = type && *type == Json("text");
+    if (is_text && (!part_text || !part_text->is_string())) {
+      return bad_message(name + " has a part of type \"text\" whose text is no string");
+    }
+    if (!is_text)
       return bad_message(name +
                          " may hold parts {\"type\": \"text\", \"text\": ...} only: models "
                          "see no images and hear no sound here");
@@ -139,9 +142,24 @@ Status check_continued(const Json& body) {
       "continue_final_message");
 }
 
+namespace {
+
+// Arguments of a call are an object, here as in OpenAI's API: with a schema of anything else, a
+// call that was forced would not be taken back in the next turn.
+Status check_parameters(const Json& function, size_t index) {
+  const Json* parameters = function.find("parameters");
+  const Json* type = parameters ? parameters->find("type") : nullptr;
+  if (!type || !type->is_string() || *type == Json("object")) return ok_status();
+  return in_field("tools", field_error(fmt::format("tools[{}].function.parameters.type", index),
+                                       "\"object\"", *type));
+}
+
+}  // namespace
+
 Status add_tools(const Json& tools, const FieldContext&, Json& variables) {
   HR_RETURN_IF_ERROR(check_objects("tools", tools));
-  for (const Json& tool : tools.as_array()) {
+  for (size_t i = 0; i < tools.as_array().size(); ++i) {
+    const Json& tool = tools.as_array()[i];
     const Json* type = tool.find("type");
     const Json* function = tool.find("function");
     const Json* name = function ? function->find("name") : nullptr;
@@ -149,6 +167,7 @@ Status add_tools(const Json& tools, const FieldContext&, Json& variables) {
       return invalid_argument("tools must hold functions: {type: \"function\", function: {name}}",
                               "tools");
     }
+    HR_RETURN_IF_ERROR(check_parameters(*function, i));
   }
   if (!tools.as_array().empty()) variables.set("tools", tools);
   return ok_status();

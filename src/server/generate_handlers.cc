@@ -1,5 +1,6 @@
 // The routes that SGLang and text-generation-inference have beside OpenAI's, and vLLM's of its
 // engine. Both call one of theirs /generate: a body with `inputs` is the latter's.
+#include <algorithm>
 #include <utility>
 
 #include <fmt/format.h>
@@ -82,6 +83,24 @@ void handle_generate_stream(RouteCall& call) {
 }
 
 void handle_tgi_root(RouteCall& call) { generate(call, plan_tgi_list); }
+
+// Text generation inference's: what its clients look at before they ask.
+void handle_tgi_info(RouteCall& call) {
+  const ServedModel& served = call.model->served;
+  const RequestLimits& limits = call.state.limits;
+  Json json = Json::object();
+  json.set("model_id", served.names.front()).set("model_sha", Json());
+  json.set("model_pipeline_tag",
+           call.model->generates() ? "text-generation" : "feature-extraction");
+  json.set("max_input_tokens", std::max(0, served.max_model_len - 1));
+  json.set("max_total_tokens", served.max_model_len);
+  json.set("max_stop_sequences", limits.stops_max);
+  if (call.model->generates()) {
+    json.set("max_concurrent_requests", served.engine->options().scheduler.max_num_seqs);
+  }
+  json.set("max_best_of", 1).set("validation_workers", 1).set("router", "headrace");
+  respond_json(call, json.set("version", HEADRACE_VERSION).set("sha", Json()));
+}
 
 void handle_model_info(RouteCall& call) {
   const ServedModel& served = call.model->served;

@@ -9,6 +9,8 @@
 #include <string>
 #include <vector>
 
+#include <fmt/format.h>
+
 #include "server/chat_input.h"
 #include "server/parameter_table_fixture.h"
 #include "server/text_request.h"
@@ -505,6 +507,8 @@ TEST(GenerationRequest, ContentPartsAreJoined) {
        {"1", "{}", "[1]", "[{\"type\":\"image_url\"}]", "[{\"type\":\"text\"}]"}) {
     EXPECT_EQ(parse(bad).status().field(), "messages") << bad;
   }
+  EXPECT_NE(parse("[{\"type\":\"text\"}]").status().message().find("text is no string"),
+            std::string::npos);
 }
 
 Result<ChatRequest> chat_with(std::string_view members) {
@@ -514,6 +518,22 @@ Result<ChatRequest> chat_with(std::string_view members) {
 }
 
 constexpr std::string_view kTool = R"({"type":"function","function":{"name":"f"}})";
+
+// A forced call of such a tool would be refused when it comes back in the next turn.
+TEST(ChatInput, ArgumentsAreObjects) {
+  const auto with_parameters = [](std::string_view parameters) {
+    return chat_with(fmt::format(R"("tool_choice":"none","tools":[{{"type":"function",)"
+                                 R"("function":{{"name":"f","parameters":{}}}}}])",
+                                 parameters))
+        .status();
+  };
+  for (const char* good : {R"({"type":"object"})", "{}", R"({"type":["object","null"]})", "null"}) {
+    EXPECT_TRUE(with_parameters(good).ok()) << good << with_parameters(good).message();
+  }
+  EXPECT_EQ(with_parameters(R"({"type":"string"})").field(), "tools");
+  EXPECT_NE(with_parameters(R"({"type":"string"})").message().find("tools[0].function.parameters"),
+            std::string::npos);
+}
 
 TEST(ChatInput, ToolsAndDocumentsBecomeTemplateVariables) {
   const std::string only_tools = "\"tools\":[" + std::string(kTool) + "]";

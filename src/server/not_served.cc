@@ -68,6 +68,7 @@ constexpr Reason kReasons[] = {
     {"/v1/threads", kStateless},
     {"/v1/conversations", kStateless},
     {"/v1/vector_stores", kStateless},
+    {"/v1/responses/compact", "send the items that the model shall see"},
 };
 
 const Reason* refusal_row(std::string_view route) {

@@ -319,6 +319,8 @@ void handle_ollama_ps(RouteCall& call) {
 }
 
 void handle_ollama_show(RouteCall& call) {
+  const bool named = call.body.find("model") != nullptr || call.body.find("name") != nullptr;
+  if (!named) return call.exchange->respond(error_response(400, "model is missing", "model"));
   const MadeModels::Made made = find_made_model(call);
   if (made) call.body.set("model", made->base);
   const Result<size_t> place = find_ollama_model(call);

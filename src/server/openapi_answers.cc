@@ -146,6 +146,7 @@ constexpr AnswerRow kAnswers[] = {
     {handle_response, kResponseAnswer},
     {handle_messages, kMessageAnswer, kEventStream},
     {handle_count_tokens, kCountAnswer},
+    {handle_count_response_tokens, kCountAnswer},
     {handle_embeddings, kEmbeddingsAnswer},
     {handle_llama_embedding, kLlamaEmbeddingsAnswer},
     {handle_ollama_chat, kOllamaChatAnswer, kLines},

@@ -248,6 +248,22 @@ void handle_create_response(RouteCall& call) {
       });
 }
 
+// What the same request would have as its prompt.
+void handle_count_response_tokens(RouteCall& call) {
+  const auto count = [&]() -> Result<int64_t> {
+    const FieldContext context = call.state.context_of(*call.model);
+    HR_ASSIGN_OR_RETURN(const std::string previous, read_previous_id(call.body, context));
+    HR_ASSIGN_OR_RETURN(std::vector<Json> earlier,
+                        earlier_items(call.state.responses, owner_of(call), previous));
+    HR_ASSIGN_OR_RETURN(ResponseRequest request,
+                        parse_response_request(call.body, context, std::move(earlier)));
+    return count_chat_tokens(*call.model, std::move(request.chat), "input");
+  }();
+  if (!count.ok()) return call.exchange->respond(bad_request_response(count.status()));
+  Json json = Json::object().set("object", "response.input_tokens");
+  respond_json(call, json.set("input_tokens", *count));
+}
+
 void handle_response(RouteCall& call) {
   const Background running = find_running(call);
   const auto stored = running ? nullptr : find_response(call);

@@ -212,7 +212,7 @@ TEST(ServerEmbeddings, RoutesThatGenerateSayWhyNot) {
   }
   EXPECT_EQ(f.post("/tokenize", R"({"prompt":"ab"})").status, 200);
   EXPECT_EQ(f.post("/detokenize", R"({"tokens":[3]})").status, 200);
-  EXPECT_NE(f.post("/api/show", "{}").body.find("embedding"), std::string::npos);
+  EXPECT_NE(f.post("/api/show", R"({"model":"tiny"})").body.find("embedding"), std::string::npos);
 }
 
 TEST(ServerEmbeddings, WhatAModelDoesNotDoIsRefusedByItsPath) {
