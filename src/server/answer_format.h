@@ -40,7 +40,9 @@ struct AnswerHead {
   std::string id;
   int64_t created_unix_s = 0;
   std::string model;
-  std::string fingerprint;  // system_fingerprint of the OpenAI API
+  std::string fingerprint;                    // system_fingerprint of the OpenAI API
+  std::string_view service_tier = "default";  // that the answer was made in, as OpenAI's
+  bool tell_tier_in_events = false;           // the request names one
   bool return_token_ids = false;
   bool tokens_as_ids = false;
   bool tell_prompt_logprobs = false;          // as vLLM's prompt_logprobs

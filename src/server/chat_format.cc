@@ -16,6 +16,7 @@ class ChatFormat final : public AnswerFormat {
     }
     Json json = envelope("chat.completion", std::move(items));
     json.set("usage", usage_json(usage)).set("system_fingerprint", head_.fingerprint);
+    json.set("service_tier", head_.service_tier);
     if (head_.return_token_ids) json.set("prompt_token_ids", token_ids_json(head_.prompts[0]));
     if (head_.tell_prompt_logprobs) {
       json.set("prompt_logprobs", prompt_logprobs_json(head_, choices[0].prompt_logprobs));
@@ -185,6 +186,7 @@ class ChatFormat final : public AnswerFormat {
       json.set("stop_reason", stop_reason_json(delta.stop_reason));
     if (head_.return_token_ids && tokens) json.set("token_ids", answer_token_ids_json(delta));
     Json event = envelope("chat.completion.chunk", {std::move(json)});
+    if (head_.tell_tier_in_events) event.set("service_tier", head_.service_tier);
     const bool ends = last && delta.finish != FinishReason::kNone;
     return ends ? event.set("system_fingerprint", head_.fingerprint) : event;
   }

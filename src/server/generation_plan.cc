@@ -102,6 +102,8 @@ AnswerHead answer_head(const ReadyModel& model, const GenerationPlan& plan,
                : settings.model.empty()      ? model.served.names.front()
                                              : settings.model;
   head.fingerprint = model.fingerprint;
+  if (settings.tier == ServiceTier::kFlex) head.service_tier = "flex";
+  head.tell_tier_in_events = settings.tier != ServiceTier::kUnsaid;
   head.return_token_ids = settings.return_token_ids;
   head.tokens_as_ids = settings.tokens_as_ids;
   head.top_logprobs = settings.sampling.logprobs;

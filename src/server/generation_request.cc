@@ -187,7 +187,7 @@ Status read_service_tier(const Json& value, const Context&, Settings& settings) 
   if (std::find(kTiers.begin(), kTiers.end(), tier) == kTiers.end()) {
     return choice_error("service_tier", kTiers, value);
   }
-  settings.background = tier == "flex";
+  settings.tier = tier == "flex" ? ServiceTier::kFlex : ServiceTier::kDefault;
   return ok_status();
 }
 

@@ -24,6 +24,13 @@ struct SearchSettings {
   EarlyStopping early_stopping = EarlyStopping::kNo;
 };
 
+// service_tier: there is one of live requests.
+enum class ServiceTier : uint8_t {
+  kUnsaid,
+  kDefault,
+  kFlex,  // the background: what others leave idle
+};
+
 struct GenerationSettings {
   std::string model;        // empty: the first served name
   std::string shown_model;  // what the answer calls it; empty: the same
@@ -46,9 +53,9 @@ struct GenerationSettings {
   std::optional<int32_t> prompt_last;  // truncate_prompt_tokens; -1: as many as leave room
   std::string request_id;              // of the answer's id; empty: one is made
   int32_t priority = 0;
-  int32_t slo_class = 0;    // index into the engine's
-  bool background = false;  // service_tier flex: what others leave idle
-  std::string tenant;       // user; a server with API keys goes by the key instead
+  int32_t slo_class = 0;  // index into the engine's
+  ServiceTier tier = ServiceTier::kUnsaid;
+  std::string tenant;  // user; a server with API keys goes by the key instead
   std::string cache_salt;
   double pin_seconds = 0;               // the prompts stay in the cache so long; 0: as others
   AnswerForm form;                      // of the words; of a chat, behind its thoughts

@@ -418,10 +418,10 @@ TEST(GenerationRequest, ClassesAndTiersByName) {
   const auto request = parse_completion_request(body, context);
   ASSERT_TRUE(request.ok()) << request.status().message();
   EXPECT_EQ(request->settings.slo_class, 1);
-  EXPECT_TRUE(request->settings.background);
+  EXPECT_EQ(request->settings.tier, ServiceTier::kFlex);
   EXPECT_EQ(request->settings.tenant, "someone");
   body.set("service_tier", "default");
-  EXPECT_FALSE(parse_completion_request(body, context)->settings.background);
+  EXPECT_EQ(parse_completion_request(body, context)->settings.tier, ServiceTier::kDefault);
   body.set("slo_class", "gold");
   const Status unknown = parse_completion_request(body, context).status();
   EXPECT_EQ(unknown.field(), "slo_class");

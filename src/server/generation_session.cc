@@ -65,7 +65,7 @@ void GenerationSession::start(ServerState& state, GenerationPlan plan,
     return;
   }
   session->write_out();  // what is told again: not before the engine has taken the rest
-  const double queue_seconds = session->plan_.settings.background
+  const double queue_seconds = session->plan_.settings.tier == ServiceTier::kFlex
                                    ? state.limits.flex_queue_seconds_max
                                    : state.limits.queue_seconds_max;
   if (queue_seconds > 0) session->watch_queue(queue_seconds, queue_seconds);
@@ -176,7 +176,7 @@ Status GenerationSession::submit(size_t prompt, int32_t first_choice, int32_t ch
   if (plan_.journal) request.sampling.seed = plan_.journal->head.seeds[prompt];
   request.priority = plan_.settings.priority;
   request.slo_class = plan_.settings.slo_class;
-  request.background = plan_.settings.background;
+  request.background = plan_.settings.tier == ServiceTier::kFlex;
   request.tenant = plan_.settings.tenant;
   request.cache_salt = plan_.settings.cache_salt;
   request.constraint = plan_.constraint;
