@@ -54,6 +54,7 @@ struct EngineStats {
   double device_seconds_total = 0;  // of kernels, on the device's clock; 0 on the CPU
   double device_gap_seconds_total = 0;  // between the kernels of steps while there was work
   uint64_t step_tokens_total = 0;       // tokens computed, prompt and decode
+  uint64_t step_sequences_total = 0;    // sequences of each step, summed
   KvWaste kv_slots;                     // of the pool, in one step of kKvSlotsEvery
   KvWaste kv_slots_total;               // summed over those steps
 };

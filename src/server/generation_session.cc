@@ -96,7 +96,8 @@ GenerationSession::GenerationSession(ServerState& state, GenerationPlan plan,
       }
       choices_.emplace_back(ChoiceStream(model_.served.tokenizer, std::move(options)));
     }
-    prompt_tokens_ += static_cast<int64_t>(plan_.prompts[i].size());
+    prompt_lengths_.push_back(static_cast<int64_t>(plan_.prompts[i].size()));
+    prompt_tokens_ += prompt_lengths_.back();
   }
   if (!settings.stream) kept_ = state.answer_budget.begin();
   progress_->model = &model_;
@@ -541,8 +542,11 @@ RequestTimes GenerationSession::request_times() const {
   times.prompt_tokens = prompt_tokens_;
   times.prompt_tokens_computed = prompt_tokens_ - cached_tokens_;
   times.generation_tokens = generated_;
-  for (const Choice& choice : choices_) {
-    times.longest_answer = std::max(times.longest_answer, choice.generated);
+  for (size_t i = 0; i < choices_.size(); ++i) {
+    const int64_t generated = choices_[i].generated;
+    const size_t prompt = i / choices_per_prompt();
+    times.longest_answer = std::max(times.longest_answer, generated);
+    times.longest_sequence = std::max(times.longest_sequence, prompt_lengths_[prompt] + generated);
   }
   times.choices = static_cast<int32_t>(choices_.size());
   times.max_tokens = plan_.settings.sampling.max_tokens;

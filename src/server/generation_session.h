@@ -143,6 +143,7 @@ class GenerationSession : public ExchangeObserver,
   double admitted_time_ = -1;  // the first prompt's
   double left_queue_time_;     // the last one's so far; before: of the arrival
   double first_token_time_ = -1;
+  std::vector<int64_t> prompt_lengths_;  // by prompt, tokens
   int64_t prompt_tokens_ = 0;
   int64_t generated_ = 0;
   int64_t reasoning_ = 0;  // of them

@@ -1,6 +1,7 @@
 #include "server/server_metrics.h"
 
 #include <array>
+#include <chrono>
 #include <iterator>
 #include <mutex>
 #include <unordered_map>
@@ -164,6 +165,30 @@ class CacheGauges {
 
 }  // namespace
 
+// Tokens a second between two looks at their sum that are a second apart at least.
+class Throughput {
+ public:
+  double of(uint64_t tokens) {
+    const auto now = std::chrono::steady_clock::now();
+    const double seconds = std::chrono::duration<double>(now - at_).count();
+    if (tokens < tokens_) {  // another engine
+      speed_ = 0;
+    } else if (seconds < 1) {
+      return speed_;
+    } else {
+      speed_ = static_cast<double>(tokens - tokens_) / seconds;
+    }
+    at_ = now;
+    tokens_ = tokens;
+    return speed_;
+  }
+
+ private:
+  std::chrono::steady_clock::time_point at_ = std::chrono::steady_clock::now();
+  uint64_t tokens_ = 0;
+  double speed_ = 0;
+};
+
 struct ServerMetrics::Series {
   explicit Series(const std::string& model_name)
       : labels{{"model_name", model_name}, {"engine", "0"}} {}
@@ -306,6 +331,9 @@ struct ServerMetrics::LlamaSeries {
     prompt_seconds.Increment(times.prompt);
     predicted_tokens.Increment(static_cast<double>(times.generation_tokens));
     predicted_seconds.Increment(times.answer);
+    if (static_cast<double>(times.longest_sequence) > longest.Value()) {
+      longest.Set(static_cast<double>(times.longest_sequence));
+    }
   }
   void set(const EngineStats& stats) {
     const auto speed = [](const prometheus::Counter& tokens, const prometheus::Counter& seconds) {
@@ -316,6 +344,8 @@ struct ServerMetrics::LlamaSeries {
     processing.Set(stats.scheduler.running);
     deferred.Set(stats.scheduler.waiting);
     decodes.Increment(static_cast<double>(stats.steps - series.seen.steps));
+    sequences += static_cast<double>(stats.step_sequences_total - series.seen.step_sequences_total);
+    if (decodes.Value() > 0) busy_slots.Set(sequences / decodes.Value());
   }
 
   Series& series;
@@ -336,11 +366,48 @@ struct ServerMetrics::LlamaSeries {
   prometheus::Gauge& deferred =
       series.gauge("llamacpp:requests_deferred", "Requests in the queue.");
   prometheus::Counter& decodes = series.counter("llamacpp:n_decode_total", "Steps of the engine.");
+  prometheus::Gauge& longest = series.gauge(
+      "llamacpp:n_tokens_max", "Tokens of the longest prompt with its answer that has ended.");
+  prometheus::Gauge& busy_slots =
+      series.gauge("llamacpp:n_busy_slots_per_decode", "Sequences in a step, on average.");
+  double sequences = 0;  // of all steps
+};
+
+// What SGLang's dashboards show and vLLM's do not.
+struct ServerMetrics::SglangSeries {
+  explicit SglangSeries(Series& own) : series(own) {}
+
+  void set(const SchedulerStats& stats) {
+    const auto ratio = [](uint64_t part, uint64_t whole) {
+      return whole > 0 ? static_cast<double>(part) / static_cast<double>(whole) : 0;
+    };
+    const ProposalStats& proposals = stats.proposals;
+    hit_rate.Set(ratio(stats.prefix_cache_hits, stats.prefix_cache_queries));
+    accept_rate.Set(ratio(proposals.accepted, proposals.proposed));
+    // The token that the model itself adds to those that were right counts.
+    accept_length.Set(ratio(proposals.accepted + proposals.verifications, proposals.verifications));
+    speed.Set(throughput.of(stats.generation_tokens));
+  }
+
+  Series& series;
+  Throughput throughput;
+  prometheus::Counter& requests =
+      series.counter("sglang:num_requests_total", "Requests that have ended.");
+  prometheus::Gauge& hit_rate = series.gauge(
+      "sglang:cache_hit_rate", "Tokens found in the prefix cache, of those looked up.");
+  prometheus::Gauge& accept_rate =
+      series.gauge("sglang:spec_accept_rate", "Proposed tokens that were right, of all.");
+  prometheus::Gauge& accept_length =
+      series.gauge("sglang:spec_accept_length", "Tokens that a verification gave, on average.");
+  prometheus::Gauge& speed = series.gauge(
+      "sglang:gen_throughput",
+      "Generated tokens a second, between expositions that are a second apart at least.");
 };
 
 ServerMetrics::ServerMetrics(const std::string& model_name)
     : series_(std::make_unique<Series>(model_name)),
-      llama_(std::make_unique<LlamaSeries>(*series_)) {
+      llama_(std::make_unique<LlamaSeries>(*series_)),
+      sglang_(std::make_unique<SglangSeries>(*series_)) {
   for (FinishReason reason : {FinishReason::kStop, FinishReason::kLength, FinishReason::kAbort,
                               FinishReason::kFault, FinishReason::kRepetition}) {
     series_->success(reason);  // present with 0 from the start
@@ -348,6 +415,12 @@ ServerMetrics::ServerMetrics(const std::string& model_name)
   for (const int http_status : {400, 429, 503}) series_->refusal(http_status);
   prompt_tokens_from(series_->registry, series_->labels,
                      "external_kv_transfer");  // of other machines: none
+  series_->counter("vllm:external_prefix_cache_queries_total",
+                   "Tokens looked up in caches of other machines: there are none.");
+  series_->counter("vllm:external_prefix_cache_hits_total",
+                   "Tokens found in caches of other machines: there are none.");
+  series_->counter("vllm:mm_cache_queries_total", "Looks for pictures: models see none here.");
+  series_->counter("vllm:mm_cache_hits_total", "Pictures that were found: models see none here.");
 }
 
 ServerMetrics::~ServerMetrics() = default;
@@ -378,6 +451,7 @@ void ServerMetrics::on_refused(int http_status) { series_->refusal(http_status).
 
 void ServerMetrics::on_request_finished(const RequestTimes& times) {
   llama_->on_request_finished(times);
+  sglang_->requests.Increment();
   series_->latency.Observe(times.total);
   series_->request_prompt.Observe(static_cast<double>(times.prompt_tokens));
   series_->request_generation.Observe(static_cast<double>(times.generation_tokens));
@@ -407,7 +481,7 @@ void ServerMetrics::add_timing(const EngineStats& stats) {
   }
 }
 
-// What gateways route by, and what SGLang's dashboards show and vLLM's do not.
+// What gateways route by.
 void ServerMetrics::set_gateway(const EngineStats& stats, bool awake) {
   Series& series = *series_;
   const SchedulerStats& scheduler = stats.scheduler;
@@ -423,13 +497,6 @@ void ServerMetrics::set_gateway(const EngineStats& stats, bool awake) {
   series.set_gauge(
       "vllm:lora_requests_info", "Adapters of requests: not told apart.", 0,
       {{"running_lora_adapters", ""}, {"waiting_lora_adapters", ""}, {"max_lora", "0"}});
-  const auto ratio = [](uint64_t part, uint64_t whole) {
-    return whole > 0 ? static_cast<double>(part) / static_cast<double>(whole) : 0;
-  };
-  series.set_gauge("sglang:cache_hit_rate", "Tokens found in the prefix cache, of those looked up.",
-                   ratio(scheduler.prefix_cache_hits, scheduler.prefix_cache_queries));
-  series.set_gauge("sglang:spec_accept_rate", "Proposed tokens that were right, of all.",
-                   ratio(scheduler.proposals.accepted, scheduler.proposals.proposed));
 }
 
 void ServerMetrics::set_engine(const EngineStats& stats, bool awake) {
@@ -457,6 +524,7 @@ void ServerMetrics::set_engine(const EngineStats& stats, bool awake) {
     series.step_cost.Add(labels).Set(scheduler.step_cost.*field.coefficient);
   }
   set_gateway(stats, awake);
+  sglang_->set(scheduler);
   llama_->set(stats);  // since what was seen
   series.seen = stats;
 }

@@ -24,7 +24,8 @@ struct RequestTimes {
   int64_t prompt_tokens = 0;
   int64_t prompt_tokens_computed = 0;  // the others were in the prefix cache
   int64_t generation_tokens = 0;
-  int64_t longest_answer = 0;  // tokens of the choice with the most
+  int64_t longest_answer = 0;    // tokens of the choice with the most
+  int64_t longest_sequence = 0;  // the same with its prompt
   int32_t choices = 1;
   int32_t max_tokens = 0;
 };
@@ -61,12 +62,14 @@ class ServerMetrics {
  private:
   struct Series;
   struct LlamaSeries;
+  struct SglangSeries;
   void set_engine(const EngineStats& stats, bool awake);
   void set_gateway(const EngineStats& stats, bool awake);
   void add_timing(const EngineStats& stats);  // since the last exposition
   std::atomic<int32_t> block_tokens_{0};
   std::unique_ptr<Series> series_;
   std::unique_ptr<LlamaSeries> llama_;
+  std::unique_ptr<SglangSeries> sglang_;
 };
 
 }  // namespace headrace
