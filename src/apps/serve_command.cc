@@ -9,6 +9,7 @@
 #include <atomic>
 #include <cstdio>
 #include <cstdlib>
+#include <limits>
 #include <memory>
 #include <optional>
 #include <string>
@@ -34,6 +35,7 @@
 #include "cli/model_flags.h"
 #include "cli/pooling_flags.h"
 #include "cli/sampling_flags.h"
+#include "server/chat_input.h"
 #include "server/http_post.h"
 #include "server/inherited_socket.h"
 #include "server/request_guard.h"
@@ -73,6 +75,10 @@ struct ServeFlags {
   std::string origins;   // a JSON array, or one origin
   bool seccomp = false, pull = false, ends_forms = true;
   std::string tool_call_parser = "auto", reasoning_parser = "auto";
+  int32_t answer_tokens = -1;               // of requests that name no length; below 0: any
+  std::string template_kwargs;              // a JSON object; empty: none
+  int32_t thought_budget = -1;              // 0: templates are told to think nothing
+  Json template_defaults = Json::object();  // what both of them say
   std::string batch_input, batch_output;
   std::string client_certificates = "none";
   std::string unix_socket_mode;  // empty: its owner's alone
@@ -206,6 +212,44 @@ void add_output_flags(CLI::App& app, ServeFlags& flags) {
       ->group(kGroup);
 }
 
+// What requests get that do not say it themselves.
+void add_answer_flags(CLI::App& app, ServeFlags& flags) {
+  app.add_option_function<int64_t>(
+         "--seed,-s",
+         [&flags](const int64_t& seed) {
+           flags.sampling.seed.reset();
+           if (seed < 0) return;
+           flags.sampling.seed = static_cast<uint64_t>(seed);
+           flags.model.stack.load.dummy_seed = static_cast<uint64_t>(seed);
+         },
+         "The seed of requests that name none: each of them then has the same random numbers; "
+         "also of the weights with --load-format dummy; -1: a new one for each request (default: "
+         "-1)")
+      ->check(CLI::Range(int64_t{-1}, std::numeric_limits<int64_t>::max()))
+      ->type_name("N")
+      ->group(kGroup);
+  app.add_option("-n,--n-predict,--predict", flags.answer_tokens,
+                 "Most tokens of an answer whose request names no length; -1: as many as the "
+                 "context holds, and of /v1/completions 16 (default: -1)")
+      ->check(CLI::Range(-2, std::numeric_limits<int32_t>::max()))
+      ->type_name("N")
+      ->group(kGroup);
+  app.add_option("--default-chat-template-kwargs,--chat-template-kwargs", flags.template_kwargs,
+                 "Variables of the chat template for requests that do not set them, as "
+                 "{\"enable_thinking\": false}")
+      ->type_name("JSON")
+      ->group(kGroup);
+  app.add_option("--reasoning-budget", flags.thought_budget,
+                 "0: templates are told that there is no thinking (enable_thinking false), unless "
+                 "a request says otherwise; -1: the template decides (default: -1)")
+      ->check(CLI::IsMember({-1, 0}))
+      ->type_name("-1|0")
+      ->group(kGroup);
+  app.add_flag("--enable-force-include-usage", flags.server.force_usage,
+               "Streams end with their usage, whether the request asks for it or not")
+      ->group(kGroup);
+}
+
 void add_batch_job_flags(CLI::App& app, ServeFlags& flags) {
   auto* input = app.add_option("--batch-input", flags.batch_input,
                                "A batch job beside the live traffic: requests, JSON lines as for "
@@ -311,6 +355,19 @@ Status apply_address_flags(const ServeFlags& flags, ServerOptions& server) {
   return ok_status();
 }
 
+Status apply_answer_flags(ServeFlags& flags) {
+  if (flags.thought_budget == 0) {
+    flags.template_defaults.set("enable_thinking", false).set("thinking", false);
+  }
+  if (flags.template_kwargs.empty()) return ok_status();
+  const Result<Json> kwargs = parse_json(flags.template_kwargs);
+  Status status = kwargs.status();
+  if (status.ok()) status = check_template_kwargs(*kwargs, flags.server.requests);
+  if (!status.ok()) return status.with_context("--default-chat-template-kwargs");
+  flags.template_defaults.merge(kwargs->as_object());
+  return ok_status();
+}
+
 Status apply_server_flags(ServeFlags& flags) {
   ServerOptions& server = flags.server;
   HR_RETURN_IF_ERROR(apply_tls_flags(flags));
@@ -344,7 +401,9 @@ ServedModelOptions model_options(const ServeFlags& flags) {
           .sampling = flags.sampling,
           .tool_call_parser = flags.tool_call_parser,
           .reasoning_parser = flags.reasoning_parser,
-          .ends_forms = flags.ends_forms};
+          .ends_forms = flags.ends_forms,
+          .answer_tokens = flags.answer_tokens,
+          .template_defaults = flags.template_defaults};
 }
 
 // The flags that a model may have of its own.
@@ -549,6 +608,7 @@ Result<int> run(ServeFlags& flags) {
   HR_RETURN_IF_ERROR(apply_model_list_flags(flags));
   HR_RETURN_IF_ERROR(apply_model_flags(flags.model));
   HR_RETURN_IF_ERROR(apply_server_flags(flags));
+  HR_RETURN_IF_ERROR(apply_answer_flags(flags));
   HR_ASSIGN_OR_RETURN(auto registration, etcd_registration(flags.etcd, flags.server));
   if (flags.replicas > 1) {
     return serve_replicas({.count = flags.replicas,
@@ -613,10 +673,7 @@ SubcommandRun define_serve(CLI::App& app) {
   add_queue_limit_flags(app, flags->model.stack.engine.scheduler, flags->server.requests);
   add_key_limit_flags(app, flags->key_limits);
   add_size_limit_flags(app, flags->server.http, flags->server.requests);
-  app.add_option("--seed", flags->model.stack.load.dummy_seed,
-                 "Of the weights with --load-format dummy")
-      ->type_name("N")
-      ->group("Model");
+  add_answer_flags(app, *flags);
   app.add_option("--model-load-timeout", flags->server.requests.model_load_seconds_max,
                  "Longest wait of a request for its model to be loaded; then it is told 503 (0: no "
                  "bound) (default: 300)")

@@ -264,6 +264,8 @@ ServedModel served_model_of(const LoadedStack& stack, const ServedModelOptions& 
       .tool_call_parser = options.tool_call_parser,
       .reasoning_parser = options.reasoning_parser,
       .ends_forms = options.ends_forms,
+      .answer_tokens = options.answer_tokens,
+      .template_defaults = options.template_defaults,
       .sampling = options.sampling.over(model.sampling()),
       .created_unix_s = std::time(nullptr),
       .facts = facts_of(model)};

@@ -7,6 +7,7 @@
 
 #include <CLI/CLI.hpp>
 
+#include "base/json.h"
 #include "base/sampling_defaults.h"
 #include "base/status.h"
 #include "server/model_pool.h"
@@ -20,7 +21,9 @@ struct ServedModelOptions {
   StackOptions stack;
   SamplingDefaults sampling;  // of requests that do not say it themselves
   std::string tool_call_parser = "auto", reasoning_parser = "auto";
-  bool ends_forms = true;  // within max_tokens
+  bool ends_forms = true;      // within max_tokens
+  int32_t answer_tokens = -1;  // of requests that name no length; below 0: what the context holds
+  Json template_defaults = Json::object();  // of chats
 };
 
 // One of the two.

@@ -17,6 +17,7 @@ struct SamplingDefaults {
   std::optional<int32_t> top_k;
   std::optional<float> min_p;
   std::optional<float> repetition_penalty;
+  std::optional<uint64_t> seed;  // an operator's: all such requests have the same
   std::optional<int32_t>
       max_new_tokens;  // a bound of every answer, also of those that ask for more
 
@@ -27,6 +28,7 @@ struct SamplingDefaults {
     sampling.top_k = top_k.value_or(sampling.top_k);
     sampling.min_p = min_p.value_or(sampling.min_p);
     sampling.repetition_penalty = repetition_penalty.value_or(sampling.repetition_penalty);
+    if (seed) sampling.seed = seed;
   }
 
   // This where it says something, else `below`.
@@ -37,6 +39,7 @@ struct SamplingDefaults {
         .top_k = top_k ? top_k : below.top_k,
         .min_p = min_p ? min_p : below.min_p,
         .repetition_penalty = repetition_penalty ? repetition_penalty : below.repetition_penalty,
+        .seed = seed ? seed : below.seed,
         .max_new_tokens = max_new_tokens ? max_new_tokens : below.max_new_tokens};
   }
 

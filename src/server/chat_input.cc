@@ -179,9 +179,9 @@ Status add_documents(const Json& documents, const FieldContext&, Json& variables
   return ok_status();
 }
 
-Status add_template_kwargs(const Json& kwargs, const FieldContext& context, Json& variables) {
+Status check_template_kwargs(const Json& kwargs, const RequestLimits& limits) {
   constexpr std::string_view kName = "chat_template_kwargs";
-  const auto count_max = static_cast<size_t>(context.limits.template_kwargs_max);
+  const auto count_max = static_cast<size_t>(limits.template_kwargs_max);
   if (!kwargs.is_object() || kwargs.as_object().size() > count_max) {
     return field_error(kName, fmt::format("an object of at most {} members", count_max), kwargs);
   }
@@ -190,6 +190,11 @@ Status add_template_kwargs(const Json& kwargs, const FieldContext& context, Json
     return invalid_argument(fmt::format("{} must not hold {}", kName, reserved),
                             std::string(kName));
   }
+  return ok_status();
+}
+
+Status add_template_kwargs(const Json& kwargs, const FieldContext& context, Json& variables) {
+  HR_RETURN_IF_ERROR(check_template_kwargs(kwargs, context.limits));
   variables.merge(kwargs.as_object());
   return ok_status();
 }

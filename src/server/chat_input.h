@@ -20,6 +20,8 @@ Status check_continued(const Json& body);
 // Each adds to `variables`, an object. An empty list adds nothing.
 Status add_tools(const Json& tools, const FieldContext& context, Json& variables);
 Status add_documents(const Json& documents, const FieldContext& context, Json& variables);
+// Of chat_template_kwargs: kInvalidArgument unless it is as add_template_kwargs() takes it.
+Status check_template_kwargs(const Json& kwargs, const RequestLimits& limits);
 // chat_template_kwargs: an object that names none of the variables that fields set.
 Status add_template_kwargs(const Json& kwargs, const FieldContext& context, Json& variables);
 

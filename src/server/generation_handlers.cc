@@ -21,8 +21,8 @@ Result<GenerationPlan> plan_openai_completion(const ReadyModel& model, const Fie
                                               const Json& body) {
   HR_ASSIGN_OR_RETURN(CompletionRequest request, parse_completion_request(body, context));
   if (!request.suffix.empty()) HR_RETURN_IF_ERROR(put_before_suffix(model, request));
-  const int32_t otherwise =
-      request.settings.to_context_end ? model.served.max_model_len : kCompletionMaxTokens;
+  const bool says = request.settings.to_context_end || model.served.answer_tokens > 0;
+  const int32_t otherwise = says ? length_otherwise(model, request.settings) : kCompletionMaxTokens;
   return plan_completion(model, std::move(request),
                          {.id_prefix = "cmpl-",
                           .make_format = make_completion_format,
@@ -32,10 +32,11 @@ Result<GenerationPlan> plan_openai_completion(const ReadyModel& model, const Fie
 Result<GenerationPlan> plan_openai_chat(const ReadyModel& model, const FieldContext& context,
                                         const Json& body) {
   HR_ASSIGN_OR_RETURN(ChatRequest request, parse_chat_request(body, context));
+  const int32_t otherwise = length_otherwise(model, request.settings);
   return plan_chat(model, std::move(request),
                    {.id_prefix = "chatcmpl-",
                     .make_format = make_chat_format,
-                    .max_tokens_otherwise = model.served.max_model_len,
+                    .max_tokens_otherwise = otherwise,
                     .prompt_name = "messages"});
 }
 
@@ -229,6 +230,7 @@ void generate(RouteCall& call, const MakePlan& make_plan, const StartAnswer& sta
   reserve_pins(owner, *plan);
   if (call.state.traces)
     plan->trace = RequestTrace{trace_context_of(call.request), call.request.id};
+  if (call.state.force_usage && plan->settings.stream) plan->settings.include_usage = true;
   start(call, std::move(*plan));
 }
 

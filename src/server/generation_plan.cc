@@ -296,6 +296,7 @@ Result<std::vector<TokenId>> encode_chat(const ReadyModel& model, ChatRequest& r
     return invalid_argument("this model has no chat template; use /v1/completions",
                             std::string(prompt_name));
   HR_RETURN_IF_ERROR(apply_reasoning_effort(*model.chat, request));
+  model.put_template_defaults(request.template_variables);
   return model.chat->encode(request.messages, request.template_variables,
                             {.add_generation_prompt = request.add_generation_prompt,
                              .continue_final_message = request.continue_final_message,
@@ -349,6 +350,11 @@ Result<GenerationPlan> plan_chat(const ReadyModel& model, ChatRequest request,
   head.hide_reasoning = request.reasoning == ReasoningForm::kHidden;
   plan.format = wording.make_format(std::move(head));
   return plan;
+}
+
+int32_t length_otherwise(const ReadyModel& model, const GenerationSettings& settings) {
+  const int32_t named = model.served.answer_tokens;
+  return settings.to_context_end || named < 1 ? model.served.max_model_len : named;
 }
 
 Result<GenerationPlan> with_named_length(Result<GenerationPlan> plan) {

@@ -30,6 +30,10 @@ Result<GenerationPlan> plan_chat(const ReadyModel& model, ChatRequest request,
 Result<int64_t> count_chat_tokens(const ReadyModel& model, ChatRequest request,
                                   std::string_view prompt_name);
 
+// AnswerWording::max_tokens_otherwise of a protocol whose answers may be as long as the context:
+// what the operator says (ServedModel::answer_tokens), unless the request asks for all of it.
+int32_t length_otherwise(const ReadyModel& model, const GenerationSettings& settings);
+
 // The same where the length that was asked for is a bound: as much of it as the context leaves
 // counts as named (key_quota.h).
 Result<GenerationPlan> with_named_length(Result<GenerationPlan> plan);

@@ -52,13 +52,14 @@ Result<GenerationPlan> plan_llama(const ReadyModel& model, LlamaRequest request,
   completion.settings = std::move(request.settings);
   completion.ids = std::move(prompts);
   const auto named = std::exchange(completion.settings.max_tokens, std::nullopt);
+  const int32_t otherwise = length_otherwise(model, completion.settings);
   const auto make_format = [echo = std::move(echo)](AnswerHead head) {
     return make_llama_format(echo, std::move(head));
   };
   auto plan = plan_completion(model, std::move(completion),
                               {.id_prefix = "llama-",
                                .make_format = make_format,
-                               .max_tokens_otherwise = named.value_or(model.served.max_model_len),
+                               .max_tokens_otherwise = named.value_or(otherwise),
                                .prompt_name = prompt_name});
   if (named) plan = with_named_length(std::move(plan));
   return plan;

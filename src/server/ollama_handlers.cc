@@ -47,7 +47,7 @@ Status check_ollama_request(const ReadyModel& model, OllamaRequest& request) {
 // num_predict is a bound, not a promise: what the context leaves is enough.
 AnswerWording ollama_wording(const ReadyModel& model, OllamaRoute route,
                              GenerationSettings& settings) {
-  const int32_t length = settings.max_tokens.value_or(model.served.max_model_len);
+  const int32_t length = settings.max_tokens.value_or(length_otherwise(model, settings));
   settings.max_tokens.reset();
   return {.id_prefix = "ollama-",
           .make_format =

@@ -66,6 +66,14 @@ bool ReadyModel::serves_itself(std::string_view name) const {
   return name.empty() || has(served.names) || has(served.other_names);
 }
 
+void ReadyModel::put_template_defaults(Json& variables) const {
+  if (served.template_defaults.as_object().empty()) return;
+  if (variables.is_null()) variables = Json::object();
+  for (const auto& [name, value] : served.template_defaults.as_object()) {
+    if (!variables.find(name)) variables.set(name, value);
+  }
+}
+
 bool ReadyModel::serves(std::string_view name) const {
   return serves_itself(name) || (served.adapters != nullptr && served.adapters->find(name));
 }

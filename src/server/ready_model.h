@@ -47,6 +47,9 @@ struct ReadyModel {
   EngineStats stats() const;                        // of an embedder: what it has of them
   bool serves_itself(std::string_view name) const;  // also by the empty name
   bool serves(std::string_view name) const;         // that, or an adapter
+  // Sets what the operator says of a chat's template and the request does not. `variables`: an
+  // object, or null.
+  void put_template_defaults(Json& variables) const;
   // What a request of this name puts over the weights; nullptr: nothing. kNotFound: it was an
   // adapter's name, perhaps, and is no more.
   Result<std::shared_ptr<const Adapter>> adapter_of(std::string_view name) const;

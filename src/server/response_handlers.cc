@@ -140,6 +140,7 @@ Result<GenerationPlan> plan_response(RouteCall& call, const ReadyModel& model,
       store.put(owner, id, {write_json(response), input, kept_output(output), previous});
     };
   }
+  const int32_t otherwise = length_otherwise(model, request.chat.settings);
   Result<GenerationPlan> plan =
       plan_chat(model, std::move(request.chat),
                 {.id_prefix = "resp_",
@@ -147,7 +148,7 @@ Result<GenerationPlan> plan_response(RouteCall& call, const ReadyModel& model,
                      [&frame](AnswerHead head) {
                        return make_response_format(std::move(head), std::move(frame));
                      },
-                 .max_tokens_otherwise = model.served.max_model_len,
+                 .max_tokens_otherwise = otherwise,
                  .prompt_name = "input"});
   if (plan.ok()) plan->unattended = request.background;
   return plan;

@@ -5,6 +5,7 @@
 #include <string>
 #include <vector>
 
+#include "base/json.h"
 #include "base/sampling_defaults.h"
 #include "engine/embedding_engine.h"
 #include "engine/engine.h"
@@ -47,7 +48,10 @@ struct ServedModel {
   int32_t max_model_len = 0;             // prompt and answer together, tokens
   // What the model's calls of tools and thoughts look like: names of text/output/dialect.h.
   std::string tool_call_parser = "auto", reasoning_parser = "auto";
-  bool ends_forms = true;     // answers with a form are brought to its end within max_tokens
+  bool ends_forms = true;      // answers with a form are brought to its end within max_tokens
+  int32_t answer_tokens = -1;  // of requests that name no length; below 0: what the context holds
+  // Variables of the template for chats that do not set them.
+  Json template_defaults = Json::object();
   SamplingDefaults sampling;  // of requests that do not say it themselves
   int64_t created_unix_s = 0;
   ModelFacts facts;

@@ -71,6 +71,7 @@ class HttpServer final : public Server {
         drain_timer_(stopping_),
         certificate_timer_(stopping_) {
     state_.page = options_.page;
+    state_.force_usage = options_.force_usage;
     state_.batches = batches_.get();
     // No name of the network leads to a UNIX socket: clients may say any.
     state_.guard = RequestGuard(options_.unix_socket.empty() ? options_.host : "0.0.0.0",

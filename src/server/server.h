@@ -41,9 +41,10 @@ struct ServerOptions {
   std::vector<std::string> allowed_hosts;
   // Addresses and networks of proxies that say in X-Forwarded-For who their clients are.
   std::vector<std::string> trusted_proxies;
-  std::string metrics_key;  // that /metrics asks for; empty: it is open
-  bool page = true;         // `/` is the web page for browsers
-  bool access_log = true;   // a line for each request, at level info
+  std::string metrics_key;   // that /metrics asks for; empty: it is open
+  bool page = true;          // `/` is the web page for browsers
+  bool force_usage = false;  // streams end with their usage, asked for or not
+  bool access_log = true;    // a line for each request, at level info
   int http_threads = 2;
   double drain_seconds_max = 30;  // for answers under way when the server stops
   bool handle_signals = true;     // SIGINT, SIGTERM: drain; a second one: cut()

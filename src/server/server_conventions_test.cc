@@ -88,6 +88,96 @@ TEST(ServerConventions, NPredictMinusOneRunsToTheContextsEnd) {
   EXPECT_EQ(f.model.engine->last_request().sampling.max_tokens, 4096 - 2);
 }
 
+// Anthropic's clients say which version of their API they mean.
+TEST(ServerConventions, ModelsAreListedAsAnthropicDoes) {
+  Fixture f;
+  const std::string_view version = "anthropic-version: 2023-06-01\r\n";
+  const Json list = f.get("/v1/models", version).json();
+  const Json& first = at(list, "data").as_array().at(0);
+  EXPECT_EQ(at(first, "type"), Json("model"));
+  EXPECT_EQ(at(first, "display_name"), at(first, "id"));
+  EXPECT_NE(at(first, "created_at").as_string().find('T'), std::string::npos);
+  EXPECT_EQ(at(list, "has_more"), Json(false));
+  EXPECT_EQ(at(list, "first_id"), at(first, "id"));
+  EXPECT_EQ(at(list, "last_id"), at(at(list, "data").as_array().back(), "id"));
+  EXPECT_EQ(at(f.get("/v1/models/tiny", version).json(), "type"), Json("model"));
+  EXPECT_EQ(at(f.get("/v1/models").json(), "object"), Json("list"));
+}
+
+TEST(ServerConventions, ChatsTellTheirTier) {
+  Fixture f;
+  const auto ask = [&](std::string_view fields) {
+    return f.post(kChatPath,
+                  fmt::format(R"({{"messages":[{{"role":"user","content":"a"}}]{}}})", fields));
+  };
+  EXPECT_EQ(at(ask("").json(), "service_tier"), Json("default"));
+  EXPECT_EQ(at(ask(R"(,"service_tier":"auto")").json(), "service_tier"), Json("default"));
+  EXPECT_EQ(at(ask(R"(,"service_tier":"flex")").json(), "service_tier"), Json("flex"));
+  EXPECT_EQ(ask(R"(,"stream":true)").body.find("service_tier"), std::string::npos);
+  EXPECT_NE(ask(R"(,"stream":true,"service_tier":"auto")").body.find(R"("service_tier":"default")"),
+            std::string::npos);
+}
+
+// What an operator says for requests that do not.
+TEST(ServerConventions, DefaultsOfTheServer) {
+  ServerOptions options;
+  options.force_usage = true;
+  Fixture f({}, "x", options, false);
+  const auto chat_template =
+      ChatTemplate::compile("{{ enable_thinking }}{{ messages[0]['content'] }}");
+  ASSERT_TRUE(chat_template.ok());
+  ServedModel model = f.model.served();
+  model.chat_template = &*chat_template;
+  model.answer_tokens = 7;
+  model.sampling.seed = 11;
+  model.template_defaults = Json::object().set("enable_thinking", false);
+  ASSERT_TRUE(f.server->set_ready(std::move(model)).ok());
+  const auto ask = [&](std::string_view fields) {
+    EXPECT_EQ(f.post(kChatPath,
+                     fmt::format(R"({{"messages":[{{"role":"user","content":"a"}}]{}}})", fields))
+                  .status,
+              200)
+        << fields;
+    return f.model.engine->last_request();
+  };
+  const auto prompt = [&](const Request& request) {
+    return f.model.tokenizer->decode(request.prompt, false);
+  };
+  EXPECT_EQ(prompt(ask("")), "Falsea");
+  EXPECT_EQ(prompt(ask(R"(,"chat_template_kwargs":{"enable_thinking":true})")), "Truea");
+  const std::string turns = R"({"messages":[{"role":"user","content":"a"}]})";
+  EXPECT_EQ(at(f.post("/apply-template", turns).json(), "prompt"), Json("Falsea"));
+  EXPECT_EQ(ask("").sampling.max_tokens, 7);
+  EXPECT_EQ(ask(R"(,"max_tokens":9)").sampling.max_tokens, 9);
+  EXPECT_GT(ask(R"(,"n_predict":-1)").sampling.max_tokens, 1000);
+  EXPECT_EQ(ask("").sampling.seed, 11u);
+  EXPECT_EQ(ask(R"(,"seed":3)").sampling.seed, 3u);
+  EXPECT_NE(ask(R"(,"seed":-1)").sampling.seed, 11u);
+  ASSERT_EQ(f.post(kCompletions, R"({"prompt":"a"})").status, 200);
+  EXPECT_EQ(f.model.engine->last_request().sampling.max_tokens, 7);
+  ASSERT_EQ(f.post("/completion", R"({"prompt":"a"})").status, 200);
+  EXPECT_EQ(f.model.engine->last_request().sampling.max_tokens, 7);
+  EXPECT_NE(f.post(kCompletions, R"({"prompt":"a","stream":true})").body.find("\"usage\""),
+            std::string::npos);
+}
+
+TEST(ServerConventions, RoutesOfOthersThatLookLikeIds) {
+  Fixture f;
+  const TestResponse count = f.post("/v1/responses/input_tokens", R"({"input":"hi"})");
+  ASSERT_EQ(count.status, 200) << count.body;
+  EXPECT_EQ(at(count.json(), "object"), Json("response.input_tokens"));
+  ASSERT_EQ(f.post("/v1/responses", R"({"input":"hi"})").status, 200);
+  EXPECT_EQ(at(count.json(), "input_tokens").as_int(),
+            static_cast<int64_t>(f.model.engine->last_request().prompt.size()));
+  EXPECT_EQ(f.post("/v1/responses/input_tokens", "{}").error_param(), "input");
+  EXPECT_EQ(f.post("/v1/responses/compact", "{}").status, 400);
+  EXPECT_EQ(f.get("/v1/vector_stores").status, 400);
+  const Json info = f.get("/info").json();
+  EXPECT_EQ(at(info, "model_id"), Json("tiny"));
+  EXPECT_EQ(at(info, "max_total_tokens"), Json(4096));
+  EXPECT_EQ(f.post("/api/show", "{}").status, 400);
+}
+
 TEST(ServerConventions, APromptIsTruncatedFromItsBegin) {
   Fixture f;
   const auto prompt_of = [&](std::string_view path, std::string_view body) {

@@ -99,6 +99,7 @@ struct ServerState {
 
   // Set before all else.
   RequestGuard guard;
+  bool force_usage = false;               // streams end with their usage, asked for or not
   bool page = true;                       // whether `/` is the web page for browsers
   ApiKeys metrics_keys;                   // none: /metrics is open
   std::unique_ptr<TraceExporter> traces;  // nullptr: no spans are sent

@@ -24,10 +24,17 @@ ChatPromptOptions prompt_options(const TokenizeRequest& request) {
           .add_special = request.add_special.value_or(false)};
 }
 
+// What a chat's template reads beside its messages.
+Json variables_of(const ReadyModel& model, const TokenizeRequest& request) {
+  Json variables = request.template_variables;
+  model.put_template_defaults(variables);
+  return variables;
+}
+
 Result<std::vector<TokenId>> tokenize(const ReadyModel& model, const TokenizeRequest& request) {
   if (request.messages) {
     if (!model.chat) return invalid_argument("this model has no chat template", "messages");
-    return model.chat->encode(*request.messages, request.template_variables,
+    return model.chat->encode(*request.messages, variables_of(model, request),
                               prompt_options(request));
   }
   // BOS by vLLM's default for `prompt` and llama.cpp's for `content`; within a text the spelling of
@@ -118,7 +125,7 @@ Result<Json> apply_template_json(const ReadyModel& model, const FieldContext& co
   if (!model.chat) return invalid_argument("this model has no chat template", "messages");
   HR_ASSIGN_OR_RETURN(
       const std::string text,
-      model.chat->render(*request.messages, request.template_variables, prompt_options(request)));
+      model.chat->render(*request.messages, variables_of(model, request), prompt_options(request)));
   Json json = Json::object();
   json.set("prompt", text);
   return json;

@@ -105,6 +105,7 @@ std::string to_string(const SamplingDefaults& defaults) {
       text += fmt::format("{}{} {}", separator, row.key, *(defaults.*row.integer));
     }
   }
+  if (defaults.seed) text += fmt::format("{}seed {}", text.empty() ? "" : ", ", *defaults.seed);
   return text;
 }
 

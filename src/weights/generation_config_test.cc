@@ -26,6 +26,7 @@ TEST(GenerationConfig, ReadsWhatIsKnown) {
             "max_new_tokens 2048");
   EXPECT_EQ(*parse(R"({"temperature": null, "transformers_version": "4.51"})"), SamplingDefaults());
   EXPECT_EQ(to_string(SamplingDefaults()), "");
+  EXPECT_EQ(to_string(SamplingDefaults{.top_k = 3, .seed = 7}), "top_k 3, seed 7");
   EXPECT_EQ(parse(R"({"top_k": -1})")->top_k, 0);
 }
 
