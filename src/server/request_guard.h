@@ -36,10 +36,11 @@ class RequestGuard {
   std::vector<std::string> allowed_hosts_;  // lower case, without a port
 };
 
-// 415 for a body that a browser sends as something else than JSON: a page may send text and forms to
-// other sites unasked, but JSON only where the server allows it (CORS). Saying nothing is allowed.
-// A request without Origin, Sec-Fetch-Site and Referer is no page's, and its type is not looked at:
-// `curl -d` says that a body is a form whatever it holds, and Ollama's examples are written so.
+// 415 for a body that a browser sends as something else than JSON: a page may send text and forms
+// to other sites unasked, but JSON only where the server allows it (CORS). Saying nothing is
+// allowed. A request without Origin, Sec-Fetch-Site and Referer is no page's, and its type is not
+// looked at: `curl -d` says that a body is a form whatever it holds, and Ollama's examples are
+// written so.
 std::optional<HttpResponse> refuse_content_type(const HttpRequest& request);
 // 415 for a compressed body, which would be read as the text that it is not.
 std::optional<HttpResponse> refuse_content_encoding(const HttpRequest& request);
