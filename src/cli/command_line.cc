@@ -414,7 +414,9 @@ Result<ParseOutcome> parse_arguments(CLI::App& app, std::vector<std::string> arg
   } catch (const CLI::ExtrasError&) {
     return failure(unexpected_argument(app, arguments));
   } catch (const CLI::ParseError& error) {
-    return failure(error.what());
+    // CLI11 has no name for a hidden flag that lacks its value, which is the last argument then.
+    const std::string what = error.what();
+    return failure(what.starts_with(": ") && !arguments.empty() ? arguments.back() + what : what);
   }
   return ParseOutcome::kRun;
 }

@@ -305,6 +305,27 @@ TEST_F(ModelFlagsTest, TheOnlyValueThereIsIsTakenInSilence) {
       << message;
 }
 
+TEST_F(ModelFlagsTest, NamesOfLmdeployAndTensorRt) {
+  testing::internal::CaptureStderr();
+  ASSERT_TRUE(parse({"--session-len", "4096", "--max-prefill-token-num", "512", "--quant-policy",
+                     "0", "--cache-max-entry-count", "0.8", "--kv_cache_free_gpu_memory_fraction",
+                     "0.9", "-dev", "none"})
+                  .ok());
+  const std::string told = testing::internal::GetCapturedStderr();
+  EXPECT_EQ(flags_.stack.memory.max_model_len, 4096);
+  EXPECT_EQ(flags_.stack.batch.max_num_batched_tokens, 512);
+  for (const char* name : {"--cache-max-entry-count", "--kv-cache-free-gpu-memory-fraction"}) {
+    EXPECT_NE(told.find(std::string(name) + " is ignored: --gpu-memory-utilization"), told.npos)
+        << told;
+  }
+  EXPECT_TRUE(parse({"--quant-policy", "8"}).message().starts_with("--quant-policy: 8 is not "));
+}
+
+TEST_F(ModelFlagsTest, AHiddenFlagWithoutItsValueIsNamed) {
+  const std::string message = parse({"x.gguf", "--cache-ram"}).message();
+  EXPECT_TRUE(message.starts_with("--cache-ram: ")) << message;
+}
+
 TEST_F(ModelFlagsTest, FlagsThatWouldChangeAnswersAreRefusedWithTheReason) {
   const std::string message = parse({"--tool-parser-plugin", "x.py"}).message();
   EXPECT_TRUE(message.starts_with("--tool-parser-plugin: is not supported: nothing is loaded"))

@@ -69,7 +69,8 @@ void add_step_flags(CLI::App& app, StackOptions& stack) {
       "Answers computed at the same time (default: CPU 64; GPU: by its memory, of a server at most "
       "256, of a job 1024; docs/scheduling.md)");
   add_size(app,
-           "--max-num-batched-tokens,--ubatch-size,--ub,--chunked-prefill-size,--max-num-tokens",
+           "--max-num-batched-tokens,--ubatch-size,--ub,--chunked-prefill-size,--max-num-tokens,"
+           "--max-prefill-token-num",
            stack.batch.max_num_batched_tokens, 1, 1 << 20,
            "Most tokens in one step (default: CPU 512, or 256 for less than 1 GiB of weights; GPU "
            "8192, less with little memory or for a job of declared lengths)");
@@ -369,7 +370,7 @@ void add_proposal_flags(CLI::App& app, ProposalOptions& proposals, std::string& 
 }  // namespace
 
 void add_engine_flags(CLI::App& app, ModelFlags& flags) {
-  app.add_option("--max-model-len,--ctx-size,--context-length,--max-seq-len,-c",
+  app.add_option("--max-model-len,--ctx-size,--context-length,--max-seq-len,--session-len,-c",
                  flags.stack.memory.max_model_len,
                  "Longest prompt plus answer, in tokens (default: the model's; on a CPU at most "
                  "8192)")

@@ -35,7 +35,39 @@ constexpr Variable kVariables[] = {
 // Read where their default is, or by CLI11 (envname).
 constexpr std::string_view kOwnMeaning[] = {"HEADRACE_MODEL", "HEADRACE_API_KEY",
                                             "HEADRACE_PACKED_CACHE", "LLAMA_ARG_MODEL"};
-constexpr std::string_view kOwn = "HEADRACE_", kLlama = "LLAMA_ARG_";
+constexpr std::string_view kOwn = "HEADRACE_", kLlama = "LLAMA_ARG_", kOllama = "OLLAMA_";
+
+// What begins variables of kOwn that are no flags: other commands' and tests', and what Kubernetes
+// sets for a service of that name.
+constexpr std::string_view kNoFlags[] = {
+    "CPU_ISA",   "SERVER", "OLLAMA_REGISTRY", "MODEL_",   "SIM_",    "ROUTE_",   "BENCH_",
+    "BINARY",    "BIN",    "TESTS",           "TINY_",    "SHARED",  "OPENAPI_", "SCRIPTED_",
+    "FAULTY_",   "SOAK_",  "LOG_TAIL",        "PACKAGE_", "SITE",    "CUDA",     "UNITY",
+    "SANITIZE_", "BUILD_", "SERVICE_",        "PORT_",    "VERSION", "INCLUDE_"};
+
+bool begins_no_flag(std::string_view name) {
+  return std::any_of(std::begin(kNoFlags), std::end(kNoFlags),
+                     [&](std::string_view begin) { return name.starts_with(begin); });
+}
+
+// Ollama's variables of its server, and what to do here instead.
+constexpr Variable kOllamaVariables[] = {
+    {"OLLAMA_HOST", "--host and --port say where the server listens"},
+    {"OLLAMA_KEEP_ALIVE", "--model-idle-timeout says for how long a model stays"},
+    {"OLLAMA_MODELS", "--models-dir names a folder of models"},
+    {"OLLAMA_NUM_PARALLEL", "--max-num-seqs bounds what is answered at a time"},
+    {"OLLAMA_CONTEXT_LENGTH", "--max-model-len sets the context"},
+    {"OLLAMA_MAX_QUEUE", "--max-num-queued-reqs bounds the queue"},
+    {"OLLAMA_ORIGINS", "--allowed-origins names pages that may call"},
+    {"OLLAMA_KV_CACHE_TYPE", "--kv-cache-dtype sets it"},
+};
+
+void tell_ollama_variable(std::string_view name) {
+  for (const Variable& variable : kOllamaVariables) {
+    if (variable.name != name) continue;
+    fmt::print(stderr, "headrace: warning: {} is not read: {}\n", name, variable.flag);
+  }
+}
 
 // "MAX_MODEL_LEN" -> "--max-model-len"
 std::string flag_of_variable(std::string_view name) {
@@ -96,10 +128,12 @@ EnvironmentFlags flags_of_environment(const CLI::App& app,
   EnvironmentFlags flags;
   if (app.get_option_no_throw("--model") == nullptr) return flags;  // a command without a model
   const std::set<const CLI::Option*> given = options_in(app, arguments);
+  const bool serves = app.get_option_no_throw("--port") != nullptr;
   for (char** entry = environ; entry != nullptr && *entry != nullptr; ++entry) {
     const std::string_view text(*entry);
     const std::string_view name = text.substr(0, text.find('='));
     const bool llama = name.starts_with(kLlama);
+    if (serves && name.starts_with(kOllama)) tell_ollama_variable(name);
     if (!llama && !name.starts_with(kOwn)) continue;
     if (std::find(std::begin(kOwnMeaning), std::end(kOwnMeaning), name) != std::end(kOwnMeaning)) {
       continue;
@@ -108,7 +142,8 @@ EnvironmentFlags flags_of_environment(const CLI::App& app,
     const std::string flag = llama ? flag_of_llama_variable(name.substr(kLlama.size()))
                                    : flag_of_variable(name.substr(kOwn.size()));
     const CLI::Option* option = app.get_option_no_throw(flag);
-    if (option == nullptr && llama) tell_unread(name);
+    const bool own = !llama && !begins_no_flag(name.substr(kOwn.size()));
+    if (option == nullptr && (llama || own)) tell_unread(name);
     if (option == nullptr || option == app.get_help_ptr() || given.count(option) > 0) continue;
     if (is_switch(*option) && value.empty()) continue;
     flags.arguments.push_back(argument_of(*option, flag, value));

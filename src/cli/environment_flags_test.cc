@@ -129,6 +129,34 @@ TEST_F(EnvironmentFlagsTest, WhatIsNoFlagIsLeftAlone) {
   EXPECT_EQ(told_.find("secret"), std::string::npos);
 }
 
+TEST_F(EnvironmentFlagsTest, WhatIsMisspeltIsTold) {
+  set("HEADRACE_MAX_MODEL_LENGHT", "secret");
+  set("HEADRACE_SERVICE_HOST", "10.0.0.1");  // Kubernetes'
+  set("HEADRACE_PORT_8000_TCP", "tcp://10.0.0.1:8000");
+  set("HEADRACE_CPU_ISA", "avx2");
+  set("OLLAMA_HOST", "0.0.0.0");
+  ASSERT_TRUE(parse({"x.gguf"}).ok());
+  EXPECT_EQ(told_,
+            "headrace: warning: HEADRACE_MAX_MODEL_LENGHT is not read: there is nothing like it "
+            "here\n");
+}
+
+// They are of Ollama's server: another command has nothing to say of them.
+TEST_F(EnvironmentFlagsTest, AServerTellsWhatItDoesForOllamasVariables) {
+  int port = 0;
+  app_.add_option("--port", port);
+  set("OLLAMA_HOST", "0.0.0.0:11434");
+  set("OLLAMA_KEEP_ALIVE", "5m");
+  set("OLLAMA_MODELS", "/models");
+  set("OLLAMA_DEBUG", "1");
+  ASSERT_TRUE(parse({"x.gguf"}).ok());
+  for (const char* told : {"OLLAMA_HOST is not read: --host", "OLLAMA_KEEP_ALIVE is not read: --",
+                           "OLLAMA_MODELS is not read: --models-dir"}) {
+    EXPECT_NE(told_.find(told), told_.npos) << told_;
+  }
+  EXPECT_EQ(told_.find("DEBUG"), told_.npos);
+}
+
 TEST_F(EnvironmentFlagsTest, WrongValuesAreErrorsOfTheirFlags) {
   set("HEADRACE_MAX_MODEL_LEN", "many");
   EXPECT_NE(parse({"x.gguf"}).message().find("--max-model-len"), std::string_view::npos);

@@ -236,6 +236,9 @@ constexpr IgnoredFlag kIgnoredFlags[] = {
     {"--decode-log-interval,--tokenizer-worker-num", kValue, kUnlike},
     {"--show-time-cost,--disable-cuda-graph-padding", kNothing, kUnlike},
     {"--incremental-streaming-output,--enable-mixed-chunk", kNothing, kAlways},
+    // LMDeploy and TensorRT-LLM
+    {"--cache-max-entry-count,--kv-cache-free-gpu-memory-fraction,--free-gpu-memory-fraction",
+     kValue, "--gpu-memory-utilization and --kv-cache-memory-bytes size the cache"},
 };
 
 // ---- accepted with one of some values
@@ -256,7 +259,7 @@ constexpr OnlyFlag kOnlyFlags[] = {
     {"--expert-parallel-size,--ep,--ep-size", "1",
      "use --tensor-parallel-size and --enable-expert-parallel"},
     {"--nnodes", "1", kOneDevice},
-    {"--node-rank", "0", kOneDevice},
+    {"--node-rank,-r", "0", kOneDevice},
     {"--disaggregation-mode", "null", "prompts and answers are computed in one process"},
     {"--block-size,--page-size", "16", "a page holds 16 tokens"},
     {"--stream-interval", "1", "each token is sent as it comes"},
@@ -264,6 +267,7 @@ constexpr OnlyFlag kOnlyFlags[] = {
      "log-probabilities are those before temperature and filters"},
     {"--response-role", "assistant", "that is the role of answers"},
     {"--chat-template-content-format", "auto,string", "templates get texts"},
+    {"--quant-policy", "0", "--kv-cache-dtype int8 or fp8 shrinks keys and values"},
     {"--cpu-offload-gb", "0", "weights lie on one device"},
     {"--long-prefill-token-threshold", "0", "--tpot-target bounds steps"},
     {"--predict,--n-predict,-n", "-1", "max_tokens of a request bounds its answer"},
@@ -354,6 +358,7 @@ constexpr RefusedFlag kRefusedFlags[] = {
      "use --policy priority --priority-order higher-first"},
     {"--schedule-low-priority-values-first", kNothing,
      "use --policy priority --priority-order lower-first"},
+    {"--ignore-eos", kNothing, "send ignore_eos with the requests"},
     {"--admin-api-key", kValue, "there are no routes for it"},
     {"--cors-origins", kValue, "use --allowed-origins"},
 };
@@ -385,11 +390,15 @@ void check_only(const std::string& name, const OnlyFlag& flag, const std::string
                                                fmt::join(allowed, ", "), flag.reason));
 }
 
+bool has_own(const CLI::App& app, const std::string& name) {
+  return app.get_option_no_throw(name) != nullptr;
+}
+
 // A hidden flag that hands its name and its value, empty where it has none, to `on_use`. Each name
 // is a flag of its own: what is told of it is told of the name that was used.
 template <class OnUse>
 void add_hidden(CLI::App& app, const std::string& name, Takes takes, OnUse on_use) {
-  if (app.get_option_no_throw(name) != nullptr) return;
+  if (has_own(app, name)) return;
   if (takes == kNothing) {
     const auto take = [name, on_use](int64_t count) {  // below 0: --x=false, which asks for nothing
       if (count > 0) on_use(name, "");
@@ -420,6 +429,7 @@ void add_foreign_flags(CLI::App& app) {
       warn(name, flag.reason);
     };
     for (const std::string& name : split(flag.names)) {
+      if (has_own(app, name)) continue;
       add_hidden(app, name, flag.takes, tell);
       add_twin(app, name, flag.takes, tell);
     }
@@ -433,6 +443,7 @@ void add_foreign_flags(CLI::App& app) {
   }
   for (const RefusedFlag& flag : kRefusedFlags) {
     for (const std::string& name : split(flag.names)) {
+      if (has_own(app, name)) continue;
       add_hidden(app, name, flag.takes, [&flag](const std::string& used, const std::string&) {
         refuse(used, flag.reason);
       });

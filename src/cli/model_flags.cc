@@ -136,7 +136,7 @@ void add_compute_flags(CLI::App& app, ModelFlags& flags) {
       ->check(CLI::IsMember({8, 16}))
       ->type_name("8|16")
       ->group("Model");
-  app.add_option("--device", flags.device,
+  app.add_option("--device,--dev", flags.device,
                  "Where the model runs: auto (the GPU if there is one), cpu, cuda, cuda:N; "
                  "cuda:N,M,... of ranks")
       ->type_name("DEVICE")
@@ -218,14 +218,18 @@ bool read_gpus(std::string_view text, std::vector<int>& gpus) {
   return true;
 }
 
-// "auto", "cpu", "cuda", "cuda:N" or "cuda:N,M,...".
+// "auto", "cpu", "cuda", "cuda:N" or "cuda:N,M,..."; of llama.cpp's "none" and "CUDA0".
 Status read_device(std::string_view name, DeviceOptions& options) {
-  if (name == "auto" || name == "cpu") {
-    options.choice = name == "cpu" ? DeviceChoice::kCpu : DeviceChoice::kAuto;
+  if (name == "auto" || name == "cpu" || name == "none") {
+    options.choice = name == "auto" ? DeviceChoice::kAuto : DeviceChoice::kCpu;
     return ok_status();
   }
   options.choice = DeviceChoice::kGpu;
   if (name == "cuda") return ok_status();
+  if (name.starts_with("CUDA") && read_gpus(name.substr(4), options.gpus) &&
+      options.gpus.size() == 1) {
+    return ok_status();
+  }
   if (name.starts_with("cuda:") && read_gpus(name.substr(5), options.gpus)) return ok_status();
   return invalid_argument(
       fmt::format("--device {}: must be auto, cpu, cuda, cuda:N, or cuda:N,M,... of ranks", name),
