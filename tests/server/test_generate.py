@@ -106,7 +106,7 @@ def test_sglang_log_probabilities_and_stops(http):
         ("sampling_params.temperature", [-1, 101, "1"]),
         ("sampling_params.top_p", [0, 2]),
         ("sampling_params.top_k", [-2, 1.5]),
-        ("sampling_params.n", [0, 9, "1"]),
+        ("sampling_params.n", [0, 129, "1"]),
         ("sampling_params.stop", [1, [""]]),
         ("sampling_params.stop_token_ids", [1, [-1]]),
         ("sampling_params.repetition_penalty", [0, 101]),
