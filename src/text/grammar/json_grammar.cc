@@ -1,6 +1,7 @@
 #include "text/grammar/json_grammar.h"
 
 #include <algorithm>
+#include <utility>
 
 #include <fmt/format.h>
 
@@ -23,8 +24,9 @@ constexpr ByteSet digit_range(char first, char last) {
 constexpr ByteSet kHexDigits = bytes_of("0123456789abcdefABCDEF");
 
 // Control characters, the quote and the backslash stand in a string only behind a backslash.
-const CodePointSet& escaped_characters() {
-  static const CodePointSet set = {{0, 0x1F}, {'"', '"'}, {'\\', '\\'}};
+CodePointSet escaped_with(const CodePointSet& coded) {
+  CodePointSet set = {{0, 0x1F}, {'"', '"'}, {'\\', '\\'}};
+  set.add(coded);
   return set;
 }
 
@@ -36,7 +38,8 @@ std::string json_text(std::string_view text) {
 
 }  // namespace
 
-JsonGrammar::JsonGrammar(GrammarBuilder& builder) : builder_(builder) {
+JsonGrammar::JsonGrammar(GrammarBuilder& builder, CodePointSet coded)
+    : builder_(builder), coded_(std::move(coded)), escaped_(escaped_with(coded_)) {
   const GrammarPiece blanks = builder.repeat(builder.bytes(bytes_of(" \t")), 0, 20);
   const GrammarPiece line = builder.repeat(builder.literal("\n"), 1, 2);
   space_ =
@@ -74,17 +77,17 @@ GrammarPiece JsonGrammar::escape() {
 }
 
 GrammarPiece JsonGrammar::any_character() {
-  const GrammarPiece plain = builder_.character(escaped_characters().complement());
+  const GrammarPiece plain = builder_.character(escaped_.complement());
   return builder_.choice({plain, escape()});
 }
 
 GrammarPiece JsonGrammar::character(const CodePointSet& set) {
-  std::vector<GrammarPiece> alternatives = {builder_.character(set.without(escaped_characters()))};
+  std::vector<GrammarPiece> alternatives = {builder_.character(set.without(escaped_))};
   std::vector<std::string> escapes;
   for (char32_t c = 0; c <= '\\'; ++c) {
-    if (!set.has(c) || !escaped_characters().has(c)) continue;
+    if (!set.has(c) || !escaped_.has(c)) continue;
     const char byte = static_cast<char>(c);
-    const std::string quoted_one = json_text(std::string_view(&byte, 1));
+    const std::string quoted_one = coded_text(json_text(std::string_view(&byte, 1)));
     escapes.push_back(quoted_one.substr(1, quoted_one.size() - 2));
   }
   if (!escapes.empty()) alternatives.push_back(builder_.one_of(escapes));
@@ -101,11 +104,22 @@ GrammarPiece JsonGrammar::string(int64_t min, int64_t max) {
   return quoted(builder_.repeat(character_, min, max));
 }
 
-GrammarPiece JsonGrammar::literal(const Json& value) { return builder_.literal(write_json(value)); }
+std::string JsonGrammar::text_of(const Json& value) const { return coded_text(write_json(value)); }
+
+// Of JSON, in which the characters that are coded stand in strings alone.
+std::string JsonGrammar::coded_text(std::string text) const {
+  if (coded_.ranges().empty()) return text;
+  std::string out;
+  for (char c : text) {
+    const bool coded = static_cast<uint8_t>(c) < 0x80 && coded_.has(static_cast<uint8_t>(c));
+    out += coded ? fmt::format("\\u{:04x}", static_cast<int>(c)) : std::string(1, c);
+  }
+  return out;
+}
 
 GrammarPiece JsonGrammar::string_but(std::vector<std::string> names) {
   for (std::string& name : names) {
-    name = json_text(name);
+    name = coded_text(json_text(name));
     name = name.substr(1);  // with its quote, which is where it differs from a longer one
   }
   std::sort(names.begin(), names.end());
@@ -120,7 +134,7 @@ GrammarPiece JsonGrammar::string_but_sorted(std::span<const std::string> names, 
   if (builder_.too_large() || depth > kDeepest) return builder_.note_too_large(), GrammarPiece();
   const GrammarPiece rest =
       GrammarBuilder::join({builder_.repeat(character_, 0, kNoLimit), builder_.literal("\"")});
-  CodePointSet others = escaped_characters();
+  CodePointSet others = escaped_;
   std::vector<GrammarPiece> alternatives;
   bool ends = false;
   for (size_t first = 0; first < names.size();) {

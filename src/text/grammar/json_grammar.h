@@ -4,7 +4,9 @@
 
 #include <cstdint>
 #include <optional>
+#include <string>
 #include <string_view>
+#include <vector>
 
 #include "base/json.h"
 #include "text/grammar/grammar.h"
@@ -20,7 +22,9 @@ struct NumberBound {
 // One thread, as the builder.
 class JsonGrammar {
  public:
-  explicit JsonGrammar(GrammarBuilder& builder);
+  // `coded`: ASCII characters that stand in strings by their code alone, as \u003c, where the text
+  // around the JSON would take them for its own.
+  explicit JsonGrammar(GrammarBuilder& builder, CodePointSet coded = {});
 
   // Nothing, a space, or one or two line breaks with up to 20 blanks.
   const GrammarPiece& space() const { return space_; }
@@ -38,7 +42,8 @@ class JsonGrammar {
   // A string that is none of `names`, nor another spelling of one.
   GrammarPiece string_but(std::vector<std::string> names);
   // Exactly this value, without white space.
-  GrammarPiece literal(const Json& value);
+  GrammarPiece literal(const Json& value) { return builder_.literal(text_of(value)); }
+  std::string text_of(const Json& value) const;
 
   // "key": value
   GrammarPiece member(const GrammarPiece& key, const GrammarPiece& value);
@@ -53,6 +58,7 @@ class JsonGrammar {
   static constexpr int64_t kNumberMax = 999'999'999'999'999;
 
  private:
+  std::string coded_text(std::string text) const;
   GrammarPiece escape();
   GrammarPiece any_character();
   GrammarPiece string_but_sorted(std::span<const std::string> names, size_t depth);
@@ -64,6 +70,8 @@ class JsonGrammar {
                        bool fractions);
 
   GrammarBuilder& builder_;
+  const CodePointSet coded_;
+  const CodePointSet escaped_;  // those that no string holds plainly
   GrammarPiece space_, value_, object_, array_, string_, character_;
 };
 

@@ -67,8 +67,8 @@ class SchemaCompiler {
   SchemaCompiler(GrammarBuilder& builder, JsonGrammar& json, const Json& root)
       : builder_(builder), json_(json), root_(root) {}
 
-  Result<GrammarPiece> compile() {
-    HR_ASSIGN_OR_RETURN(const GrammarPiece root, reference({&root_, "#"}));
+  Result<GrammarPiece> compile(const Json& at, std::string name) {
+    HR_ASSIGN_OR_RETURN(const GrammarPiece root, reference({&at, std::move(name)}));
     // What is referred to is compiled one after the other: a chain of references is no recursion.
     while (!pending_.empty() && !builder_.too_large()) {
       const auto [rule, place] = pending_.front();
@@ -197,7 +197,7 @@ class SchemaCompiler {
       const bool fits =
           !schema.find("type") || std::any_of(types.begin(), types.end(),
                                               [&](auto type) { return is_of_type(value, type); });
-      if (fits) texts.push_back(write_json(value));
+      if (fits) texts.push_back(json_.text_of(value));
     }
     if (texts.empty()) return error(place, "\"enum\" has no value, or none of its \"type\"");
     return builder_.one_of(std::move(texts));
@@ -588,7 +588,14 @@ class SchemaCompiler {
 
 Result<GrammarPiece> json_schema_grammar(GrammarBuilder& builder, JsonGrammar& json,
                                          const Json& schema) {
-  return SchemaCompiler(builder, json, schema).compile();
+  return SchemaCompiler(builder, json, schema).compile(schema, "#");
+}
+
+Result<GrammarPiece> json_property_grammar(GrammarBuilder& builder, JsonGrammar& json,
+                                           const Json& schema, const Json& property,
+                                           std::string_view name) {
+  return SchemaCompiler(builder, json, schema)
+      .compile(property, "#/properties/" + std::string(name.substr(0, 64)));
 }
 
 }  // namespace headrace

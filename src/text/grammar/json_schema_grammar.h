@@ -4,6 +4,8 @@
 // so. What is not supported is refused by its place and its name; nothing is passed over.
 #pragma once
 
+#include <string_view>
+
 #include "base/json.h"
 #include "base/status.h"
 #include "text/grammar/json_grammar.h"
@@ -14,5 +16,9 @@ namespace headrace {
 // ("#/properties/a").
 Result<GrammarPiece> json_schema_grammar(GrammarBuilder& builder, JsonGrammar& json,
                                          const Json& schema);
+// The same of one of its properties alone, whose references look into all of the schema.
+Result<GrammarPiece> json_property_grammar(GrammarBuilder& builder, JsonGrammar& json,
+                                           const Json& schema, const Json& property,
+                                           std::string_view name);
 
 }  // namespace headrace
