@@ -264,7 +264,8 @@ OutputOptions output_options(const ReadyModel& model, const ChatRequest& request
   options.reasoning = request.reasoning != ReasoningForm::kInContent;
   options.starts_in_reasoning = ends_in_reasoning(model, prompt);
   options.one_call = !request.parallel_tool_calls;
-  options.only_marked = request.calls.need != CallForm::Need::kNone;
+  options.only_marked = request.calls.need != CallForm::Need::kNone &&
+                        !may_lack_mark(request.calls, request.settings.form, model.output);
   return options;
 }
 
@@ -272,8 +273,7 @@ OutputOptions output_options(const ReadyModel& model, const ChatRequest& request
 // calls there are none.
 void keep_stops_to_words(const ReadyModel& model, CallForm::Need need, GenerationPlan& plan) {
   if (need == CallForm::Need::kNone) return;
-  const CallSpelling& spelling = *model.output.tools->spelling;
-  plan.stop_shield = {std::string(spelling.open), std::string(spelling.close)};
+  plan.stop_shield = call_shield(*model.output.tools);
   if (need == CallForm::Need::kMustCall) plan.settings.stops.clear();
 }
 

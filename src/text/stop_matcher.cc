@@ -1,6 +1,7 @@
 #include "text/stop_matcher.h"
 
 #include <algorithm>
+#include <utility>
 
 namespace headrace {
 namespace {
@@ -18,9 +19,12 @@ std::vector<size_t> borders(std::string_view text) {
 }  // namespace
 
 StopMatcher::StopMatcher(std::vector<std::string> stops, bool include_stop, StopShield shield)
-    : shield_open_(stop_of(std::move(shield.open))),
-      shield_close_(stop_of(std::move(shield.close))),
+    : shield_close_(stop_of(std::move(shield.close))),
+      bare_open_(shield.bare_open),
       include_stop_(include_stop) {
+  for (std::string& open : shield.opens) {
+    if (!open.empty()) shield_opens_.push_back(stop_of(std::move(open)));
+  }
   for (std::string& text : stops) stops_.push_back(stop_of(std::move(text)));
 }
 
@@ -44,13 +48,24 @@ bool StopMatcher::completes(Stop& mark, char byte) {
   return true;
 }
 
+bool StopMatcher::opens_shield(char byte) {
+  constexpr std::string_view kBlank = " \t\r\n";
+  bool opens = std::exchange(at_begin_, at_begin_ && kBlank.find(byte) != kBlank.npos) &&
+               bare_open_ != 0 && byte == bare_open_;
+  for (Stop& open : shield_opens_) opens = completes(open, byte) || opens;
+  if (opens) {
+    for (Stop& open : shield_opens_) open.matched = 0;
+  }
+  return opens;
+}
+
 void StopMatcher::forget() {
   held_.clear();
   for (Stop& stop : stops_) stop.matched = 0;
 }
 
 bool StopMatcher::passes(char byte) const {
-  return held_.empty() && !stopped_ && shield_open_.text.empty() &&
+  return held_.empty() && !stopped_ && shield_opens_.empty() && bare_open_ == 0 &&
          std::none_of(stops_.begin(), stops_.end(), [byte](const Stop& stop) {
            return !stop.text.empty() && stop.text.front() == byte;
          });
@@ -83,7 +98,7 @@ StopMatcher::Step StopMatcher::push(std::string_view delta) {
       stopped_ = true;
       return step;
     }
-    shielded_ = completes(shield_open_, byte);
+    shielded_ = opens_shield(byte);
     if (shielded_) {
       step.text += held_;
       forget();
@@ -99,7 +114,9 @@ std::string StopMatcher::flush() {
   std::string text = std::move(held_);
   forget();
   stopped_ = shielded_ = false;
-  shield_open_.matched = shield_close_.matched = 0;
+  at_begin_ = true;
+  shield_close_.matched = 0;
+  for (Stop& open : shield_opens_) open.matched = 0;
   return text;
 }
 

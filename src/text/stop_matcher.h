@@ -8,9 +8,11 @@
 
 namespace headrace {
 
-// The marks between which no stop string is looked for. Empty: none.
+// The marks between which no stop string is looked for. No `opens` and no `bare_open`: none.
 struct StopShield {
-  std::string open = {}, close = {};
+  std::vector<std::string> opens = {};
+  std::string close = {};  // empty: up to the end of the text
+  char bare_open = 0;      // opens as a mark does where it is the first character but white space
 };
 
 // The stop string that is complete first wins; of those complete at the same byte, the longest
@@ -43,10 +45,14 @@ class StopMatcher {
   static Stop stop_of(std::string text);
   static void advance(Stop& stop, char byte);
   static bool completes(Stop& mark, char byte);
+  bool opens_shield(char byte);
   void forget();
 
   std::vector<Stop> stops_;
-  Stop shield_open_, shield_close_;
+  std::vector<Stop> shield_opens_;
+  Stop shield_close_;
+  const char bare_open_;
+  bool at_begin_ = true;  // white space alone has come
   bool shielded_ = false;
   const bool include_stop_;
   std::string held_;  // the longest end of the text that begins a stop string

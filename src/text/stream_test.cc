@@ -141,8 +141,8 @@ TEST(StopMatcher, BetweenTheMarksOfAShieldNothingStops) {
   const std::string text = "a<b<call>x stop <call> y</call>z</c stop";
   const std::string_view before_stop = "a<b<call>x stop <call> y</call>z</c ";
   for (size_t size = 1; size <= text.size(); ++size) {
-    StopMatcher matcher({"stop", "<call>x", "b<cal"}, false, {"<call>", "</call>"});
-    StopMatcher other({"stop", "<call>x"}, false, {"<call>", "</call>"});
+    StopMatcher matcher({"stop", "<call>x", "b<cal"}, false, {{"<call>"}, "</call>"});
+    StopMatcher other({"stop", "<call>x"}, false, {{"<call>"}, "</call>"});
     std::string of_other;
     std::optional<size_t> early, late;
     for (size_t at = 0; at < text.size(); at += size) {
@@ -155,6 +155,26 @@ TEST(StopMatcher, BetweenTheMarksOfAShieldNothingStops) {
     EXPECT_EQ(late, 0u) << size;
     EXPECT_EQ(of_other, before_stop) << size;
   }
+}
+
+// Any of several marks opens it, and what has no closing mark goes on to the end.
+TEST(StopMatcher, AShieldMayHaveMarksOrNone) {
+  const auto stop_of = [](const StopShield& shield, std::string_view text) {
+    StopMatcher matcher({"stop"}, false, shield);
+    std::optional<size_t> stop;
+    for (char c : text) stop = stop ? stop : matcher.push({&c, 1}).stop;
+    return stop.has_value();
+  };
+  const StopShield two{.opens = {"<a>", "[b]"}, .close = "end"};
+  EXPECT_FALSE(stop_of(two, "x <a>stop"));
+  EXPECT_FALSE(stop_of(two, "x [b]stop end"));
+  EXPECT_TRUE(stop_of(two, "[b]stop end stop"));
+  EXPECT_TRUE(stop_of(two, "[a]stop"));
+  EXPECT_FALSE(stop_of({.opens = {"<a>"}}, "<a> stop end stop"));
+  const StopShield bare{.opens = {"<a>"}, .bare_open = '{'};
+  EXPECT_FALSE(stop_of(bare, "\n {stop"));
+  EXPECT_TRUE(stop_of(bare, "x{stop"));
+  EXPECT_FALSE(stop_of(bare, "x<a>stop"));
 }
 
 TEST(StopMatcher, ManyPartialMatchesStayLinear) {

@@ -4,8 +4,10 @@
 
 #include <fmt/format.h>
 
+#include "text/grammar/call_grammar.h"
 #include "text/grammar/free_text.h"
 #include "text/grammar/gbnf_grammar.h"
+#include "text/grammar/harmony_grammar.h"
 #include "text/grammar/json_grammar.h"
 #include "text/grammar/json_schema_grammar.h"
 #include "text/grammar/regex_grammar.h"
@@ -16,23 +18,26 @@ namespace {
 
 using Need = CallForm::Need;
 
-Status at_field(const Status& status, const std::string& field) {
-  return invalid_argument(fmt::format("{}: {}", field, status.message()), root_field(field));
-}
-
 class AnswerGrammar {
  public:
   explicit AnswerGrammar(const AnswerPlan& plan) : plan_(plan), json_(builder_) {}
 
   Result<std::shared_ptr<const Grammar>> build() {
-    HR_ASSIGN_OR_RETURN(const GrammarPiece answer, words_or_calls());
-    Result<std::shared_ptr<const Grammar>> grammar = builder_.finish(behind_thoughts(answer));
+    HR_ASSIGN_OR_RETURN(const GrammarPiece whole, answer());
+    Result<std::shared_ptr<const Grammar>> grammar = builder_.finish(whole);
     if (grammar.ok()) return grammar;
     const bool words = plan_.words.kind != AnswerForm::Kind::kFree;
     return at_field(grammar.status(), words ? plan_.words.field : "tools");
   }
 
  private:
+  Result<GrammarPiece> answer() {
+    const bool harmony = plan_.dialect.tools && plan_.dialect.tools->harmony;
+    if (harmony) return harmony_calls(builder_, json_, plan_);
+    HR_ASSIGN_OR_RETURN(const GrammarPiece answer, words_or_calls());
+    return behind_thoughts(answer);
+  }
+
   Result<GrammarPiece> words() {
     const AnswerForm& form = plan_.words;
     switch (form.kind) {
@@ -59,53 +64,11 @@ class AnswerGrammar {
       of_words = *piece;
     }
     if (need == Need::kNone) return of_words;
-    HR_ASSIGN_OR_RETURN(const GrammarPiece one, call());
-    const GrammarPiece more =
-        plan_.calls.one_call
-            ? GrammarPiece()
-            : builder_.repeat(GrammarBuilder::join({builder_.literal("\n"), opening(), one}), 0,
-                              GrammarBuilder::kNoLimit);
-    if (need == Need::kMustCall) return GrammarBuilder::join({opening(), one, more});
-    if (formed) {
-      return builder_.choice({of_words, GrammarBuilder::join({opening(), one, more})});
-    }
-    const GrammarPiece text = builder_.declare();
-    add_text_until(builder_, text, plan_.dialect.tools->spelling->open,
-                   GrammarBuilder::join({one, text}), true);
-    return text;
-  }
-
-  GrammarPiece opening() { return mark_grammar(builder_, plan_.dialect.tools->spelling->open); }
-
-  Result<GrammarPiece> arguments_of(const CallForm::Tool& tool) {
-    const bool any = tool.parameters.is_null() || (!tool.strict && !has_form(tool.parameters));
-    if (any) return json_.object();
-    return json_schema_grammar(builder_, json_, tool.parameters);
-  }
-
-  // Tried by itself: what is begun of a grammar cannot be taken back.
-  static bool has_form(const Json& schema) {
-    GrammarBuilder builder;
-    JsonGrammar json(builder);
-    const Result<GrammarPiece> piece = json_schema_grammar(builder, json, schema);
-    return piece.ok() && builder.finish(*piece).ok();
-  }
-
-  // Behind the mark that opens it.
-  Result<GrammarPiece> call() {
-    const CallSpelling& spelling = *plan_.dialect.tools->spelling;
-    std::vector<GrammarPiece> calls;
-    for (const CallForm::Tool& tool : plan_.calls.tools) {
-      const Result<GrammarPiece> arguments = arguments_of(tool);
-      if (!arguments.ok()) return at_field(arguments.status(), tool.field);
-      const std::string name = write_json(Json(tool.name));  // in quotes, which the spelling has
-      calls.push_back(
-          GrammarBuilder::join({builder_.literal(std::string_view(name).substr(1, name.size() - 2)),
-                                builder_.literal(spelling.behind_name), *arguments}));
-    }
-    return GrammarBuilder::join({builder_.literal(spelling.before_name), builder_.choice(calls),
-                                 builder_.literal(spelling.behind_arguments),
-                                 mark_grammar(builder_, spelling.close)});
+    CallGrammar calls(builder_, json_, plan_);
+    if (need == Need::kMayCall && !formed) return calls.words_or_calls();
+    HR_ASSIGN_OR_RETURN(const GrammarPiece of_calls,
+                        calls.calls(may_lack_mark(plan_.calls, plan_.words, plan_.dialect)));
+    return need == Need::kMustCall ? of_calls : builder_.choice({of_words, of_calls});
   }
 
   // Where the prompt has opened a thought it goes on up to its end; else the model may open one.
@@ -136,6 +99,12 @@ std::string root_field(std::string_view field) {
   return std::string(field.substr(0, field.find_first_of(".[")));
 }
 
+bool may_lack_mark(const CallForm& calls, const AnswerForm& words, const OutputDialect& dialect) {
+  const bool only_calls = calls.need == Need::kMustCall;
+  return enforces_bare_calls(dialect.tools) &&
+         (only_calls || words.kind == AnswerForm::Kind::kFree);
+}
+
 std::string AnswerPlan::key() const {
   Json tools = Json::array();
   for (const CallForm::Tool& tool : calls.tools) {
@@ -150,9 +119,12 @@ std::string AnswerPlan::key() const {
 }
 
 Result<std::shared_ptr<const Grammar>> answer_grammar(const AnswerPlan& plan) {
-  const bool harmony = (plan.dialect.tools && plan.dialect.tools->harmony) ||
-                       (plan.dialect.reasoning && plan.dialect.reasoning->harmony);
-  if (harmony) {
+  const bool calls_in_channels = plan.dialect.tools && plan.dialect.tools->harmony;
+  const bool in_channels =
+      calls_in_channels || (plan.dialect.reasoning && plan.dialect.reasoning->harmony);
+  const bool only_calls =
+      plan.words.kind == AnswerForm::Kind::kFree || plan.calls.need == CallForm::Need::kMustCall;
+  if (in_channels && !(calls_in_channels && only_calls)) {
     return invalid_argument(
         fmt::format("{} is not supported by this model: it writes its answers in channels",
                     plan.words.field),

@@ -46,6 +46,10 @@ struct CallForm {
   bool one_call = false;
 };
 
+// Whether calls of the form may stand without a mark, as some dialects write them: an answer that
+// begins as one is one. Beside words of a form, which may begin so, a call has its mark.
+bool may_lack_mark(const CallForm& calls, const AnswerForm& words, const OutputDialect& dialect);
+
 struct AnswerPlan {
   AnswerForm words;
   CallForm calls;

@@ -27,11 +27,12 @@ Reader read_tagged(const ToolList& tools, bool) {
 
 constexpr std::string_view kHermesOpen[] = {"<tool_call>"};
 constexpr std::string_view kHermesLayout[] = {"</tool_call>", "</tools>"};
-constexpr CallSpelling kHermesSpelling = {.open = "<tool_call>",
-                                          .close = "</tool_call>",
-                                          .before_name = "\n{\"name\": \"",
-                                          .behind_name = "\", \"arguments\": ",
-                                          .behind_arguments = "}\n"};
+constexpr CallSpelling kHermesSpelling[] = {{.before_name = "\n{\"name\": \"",
+                                             .behind_name = "\", \"arguments\": ",
+                                             .behind_arguments = "}\n",
+                                             .close = "</tool_call>",
+                                             .separator = "\n",
+                                             .name_in_json = true}};
 constexpr std::string_view kHermesLooseOpen[] = {"```json", "<tools>"};
 
 constexpr std::string_view kFunctionOpen[] = {"<function="};
@@ -44,6 +45,16 @@ constexpr TaggedCallForm kFunctionForm = {.name_end = ">",
                                           .value_close = "</parameter>",
                                           .end = "</function>",
                                           .lines = true};
+constexpr CallSpelling kQwenSpelling[] = {{.lead = "<tool_call>\n",
+                                           .close = "</function>",
+                                           .behind_close = "\n</tool_call>",
+                                           .separator = "\n",
+                                           .tags = &kFunctionForm}};
+constexpr CallSpelling kSeedSpelling[] = {{.lead = "<seed:tool_call>\n",
+                                           .close = "</function>",
+                                           .behind_close = "\n</seed:tool_call>",
+                                           .separator = "\n",
+                                           .tags = &kFunctionForm}};
 
 constexpr std::string_view kMiniMaxOpen[] = {"<invoke name=\""};
 constexpr std::string_view kMiniMaxLayout[] = {"<minimax:tool_call>", "</minimax:tool_call>"};
@@ -52,6 +63,11 @@ constexpr TaggedCallForm kMiniMaxForm = {.name_end = "\">",
                                          .key_end = "\">",
                                          .value_close = "</parameter>",
                                          .end = "</invoke>"};
+constexpr CallSpelling kMiniMaxSpelling[] = {{.section_open = "<minimax:tool_call>\n",
+                                              .section_close = "\n</minimax:tool_call>",
+                                              .close = "</invoke>",
+                                              .separator = "\n",
+                                              .tags = &kMiniMaxForm}};
 
 constexpr std::string_view kGlmSigns[] = {"<arg_key>"};
 constexpr std::string_view kGlmInner[] = {"<arg_key>", "</arg_key>", "<arg_value>", "</arg_value>"};
@@ -60,6 +76,8 @@ constexpr TaggedCallForm kGlmForm = {.argument_open = "<arg_key>",
                                      .value_open = "<arg_value>",
                                      .value_close = "</arg_value>",
                                      .end = "</tool_call>"};
+constexpr CallSpelling kGlmSpelling[] = {
+    {.close = "</tool_call>", .separator = "\n", .tags = &kGlmForm}};
 
 constexpr std::string_view kDsmlSigns[] = {"｜DSML｜"};
 constexpr std::string_view kDsmlOpen[] = {"<｜DSML｜invoke name=\""};
@@ -71,6 +89,18 @@ constexpr TaggedCallForm kDsmlForm = {.name_end = "\">",
                                       .kind_end = "\">",
                                       .value_close = "</｜DSML｜parameter>",
                                       .end = "</｜DSML｜invoke>"};
+constexpr CallSpelling kDsmlSpellings[] = {
+    {.section_open = "<｜DSML｜function_calls>\n",
+     .section_close = "\n</｜DSML｜function_calls>",
+     .close = "</｜DSML｜invoke>",
+     .separator = "\n",
+     .tags = &kDsmlForm},
+    {.section_open = "<｜DSML｜tool_calls>\n",
+     .section_close = "\n</｜DSML｜tool_calls>",
+     .close = "</｜DSML｜invoke>",
+     .separator = "\n",
+     .tags = &kDsmlForm},
+};
 constexpr std::string_view kDsmlInner[] = {"｜DSML｜"};
 
 constexpr std::string_view kDeepSeekOpen[] = {"<｜tool▁call▁begin｜>"};
@@ -81,20 +111,56 @@ constexpr std::string_view kDeepSeekInner[] = {"<｜tool▁sep｜>"};
 constexpr NamedCallForm kDeepSeekV3Form = {.prefix = "function<｜tool▁sep｜>",
                                            .mark = "\n```json\n"};
 constexpr NamedCallForm kDeepSeekV31Form = {.mark = "<｜tool▁sep｜>"};
+constexpr CallSpelling kDeepSeekV3Spelling[] = {{.section_open = "<｜tool▁calls▁begin｜>",
+                                                 .section_close = "<｜tool▁calls▁end｜>",
+                                                 .before_name = "function<｜tool▁sep｜>",
+                                                 .behind_name = "\n```json\n",
+                                                 .behind_arguments = "\n```",
+                                                 .close = "<｜tool▁call▁end｜>",
+                                                 .separator = "\n"}};
+constexpr CallSpelling kDeepSeekV31Spelling[] = {{.section_open = "<｜tool▁calls▁begin｜>",
+                                                  .section_close = "<｜tool▁calls▁end｜>",
+                                                  .behind_name = "<｜tool▁sep｜>",
+                                                  .close = "<｜tool▁call▁end｜>"}};
 
 constexpr std::string_view kKimiOpen[] = {"<|tool_call_begin|>"};
 constexpr std::string_view kKimiLayout[] = {"<|tool_calls_section_begin|>",
                                             "<|tool_calls_section_end|>", "<|tool_call_end|>"};
 constexpr std::string_view kKimiInner[] = {"<|tool_call_argument_begin|>"};
 constexpr NamedCallForm kKimiForm = {.mark = "<|tool_call_argument_begin|>", .name_is_id = true};
+constexpr CallSpelling kKimiSpelling[] = {{.section_open = "<|tool_calls_section_begin|>",
+                                           .section_close = "<|tool_calls_section_end|>",
+                                           .before_name = "functions.",
+                                           .behind_name = ":",
+                                           .behind_id = "<|tool_call_argument_begin|>",
+                                           .close = "<|tool_call_end|>",
+                                           .id = CallIdForm::kNumber}};
 
 constexpr std::string_view kMistralOpen[] = {"[TOOL_CALLS]"};
 constexpr std::string_view kMistralInner[] = {"[ARGS]", "[CALL_ID]"};
 constexpr NamedCallForm kMistralForm = {
     .mark = "[ARGS]", .id_mark = "[CALL_ID]", .mark_may_lack = true};
+constexpr CallSpelling kMistralSpellings[] = {
+    {.before_name = "{\"name\": \"",
+     .behind_name = "\", \"arguments\": ",
+     .behind_arguments = "}",
+     .list_open = "[",
+     .separator = ", ",
+     .list_close = "]",
+     .marks_each = false,
+     .name_in_json = true},
+    {.behind_name = "[ARGS]"},
+    {.behind_name = "[CALL_ID]", .behind_id = "[ARGS]", .id = CallIdForm::kNine},
+};
 
 constexpr std::string_view kLlamaSigns[] = {"\"parameters\": dictionary"};
 constexpr std::string_view kLlamaOpen[] = {"<|python_tag|>"};
+constexpr CallSpelling kLlamaSpelling[] = {{.before_name = "{\"name\": \"",
+                                            .behind_name = "\", \"parameters\": ",
+                                            .behind_arguments = "}",
+                                            .separator = "; ",
+                                            .marks_each = false,
+                                            .name_in_json = true}};
 constexpr std::string_view kLlama4Signs[] = {"<|python_start|>"};
 constexpr std::string_view kLlama4Layout[] = {"<|python_start|>", "<|python_end|>"};
 
@@ -107,6 +173,15 @@ constexpr std::string_view kPhiLayout[] = {"<|/tool_call|>"};
 
 constexpr std::string_view kGraniteSigns[] = {"<|tool_call|>"};
 constexpr std::string_view kGraniteOpen[] = {"<|tool_call|>", "<tool_call>", "<function_call>"};
+// A list of objects behind one mark; Phi-4's, too.
+constexpr CallSpelling kJsonListSpelling[] = {{.before_name = "{\"name\": \"",
+                                               .behind_name = "\", \"arguments\": ",
+                                               .behind_arguments = "}",
+                                               .list_open = "[",
+                                               .separator = ", ",
+                                               .list_close = "]",
+                                               .marks_each = false,
+                                               .name_in_json = true}};
 
 constexpr std::string_view kGemmaOpen[] = {"<start_function_call>"};
 constexpr std::string_view kGemmaLayout[] = {"<end_function_call>", "<start_function_response>"};
@@ -138,52 +213,61 @@ constexpr ToolDialect kToolDialects[] = {
      .template_signs = kMiniMaxLayout,
      .opens = kMiniMaxOpen,
      .layout = kMiniMaxLayout,
-     .make_reader = read_tagged<kMiniMaxForm>},
+     .make_reader = read_tagged<kMiniMaxForm>,
+     .spellings = kMiniMaxSpelling},
     {.names = "deepseek_v32,deepseekv32,deepseek_v4,deepseekv4",
      .template_signs = kDsmlSigns,
      .opens = kDsmlOpen,
      .layout = kDsmlLayout,
      .inner = kDsmlInner,
-     .make_reader = read_tagged<kDsmlForm>},
+     .make_reader = read_tagged<kDsmlForm>,
+     .spellings = kDsmlSpellings},
     {.names = "deepseek_v3,deepseekv3",
      .template_signs = kDeepSeekSigns,
      .opens = kDeepSeekOpen,
      .layout = kDeepSeekLayout,
      .inner = kDeepSeekInner,
-     .make_reader = read_named<kDeepSeekV3Form>},
+     .make_reader = read_named<kDeepSeekV3Form>,
+     .spellings = kDeepSeekV3Spelling},
     {.names = "deepseek_v31,deepseekv31",
      .template_signs = kDeepSeekOpen,
      .opens = kDeepSeekOpen,
      .layout = kDeepSeekLayout,
      .inner = kDeepSeekInner,
-     .make_reader = read_named<kDeepSeekV31Form>},
+     .make_reader = read_named<kDeepSeekV31Form>,
+     .spellings = kDeepSeekV31Spelling},
     {.names = "kimi_k2",
      .template_signs = kKimiOpen,
      .opens = kKimiOpen,
      .layout = kKimiLayout,
      .inner = kKimiInner,
-     .make_reader = read_named<kKimiForm>},
+     .make_reader = read_named<kKimiForm>,
+     .spellings = kKimiSpelling},
     {.names = "glm45,glm47,glm,glm4",
      .template_signs = kGlmSigns,
      .opens = kHermesOpen,
      .inner = kGlmInner,
-     .make_reader = read_tagged<kGlmForm>},
+     .make_reader = read_tagged<kGlmForm>,
+     .spellings = kGlmSpelling},
     {.names = "seed_oss",
      .template_signs = kSeedLayout,
      .opens = kFunctionOpen,
      .layout = kSeedLayout,
-     .make_reader = read_tagged<kFunctionForm>},
+     .make_reader = read_tagged<kFunctionForm>,
+     .spellings = kSeedSpelling},
     {.names = "qwen3_coder,qwen3_xml",
      .template_signs = kQwenSigns,
      .opens = kFunctionOpen,
      .layout = kQwenLayout,
-     .make_reader = read_tagged<kFunctionForm>},
+     .make_reader = read_tagged<kFunctionForm>,
+     .spellings = kQwenSpelling},
     {.names = "mistral",
      .template_signs = kMistralOpen,
      .opens = kMistralOpen,
      .inner = kMistralInner,
      .make_reader = read_mistral,
-     .ids = CallIdStyle::kNine},
+     .ids = CallIdStyle::kNine,
+     .spellings = kMistralSpellings},
     {.names = "functiongemma",
      .template_signs = kGemmaOpen,
      .opens = kGemmaOpen,
@@ -210,12 +294,14 @@ constexpr ToolDialect kToolDialects[] = {
      .template_signs = kPhiSigns,
      .opens = kPhiOpen,
      .layout = kPhiLayout,
-     .make_reader = read_json},
+     .make_reader = read_json,
+     .spellings = kJsonListSpelling},
     {.names = "granite,granite-20b-fc",
      .template_signs = kGraniteSigns,
      .opens = kGraniteOpen,
      .layout = kHermesLayout,
-     .make_reader = read_json},
+     .make_reader = read_json,
+     .spellings = kJsonListSpelling},
     {.names = "hermes,qwen,qwen25,granite4",
      .template_signs = kHermesOpen,
      .template_lacks = "<invoke name",
@@ -224,12 +310,14 @@ constexpr ToolDialect kToolDialects[] = {
      .loose_opens = kHermesLooseOpen,
      .bare_open = '{',
      .make_reader = read_json,
-     .spelling = &kHermesSpelling},
+     .spellings = kHermesSpelling},
     {.names = "llama3_json,llama4_json,llama3",
      .template_signs = kLlamaSigns,
      .opens = kLlamaOpen,
      .bare_open = '{',
-     .make_reader = read_json},
+     .make_reader = read_json,
+     .spellings = kLlamaSpelling,
+     .enforces_bare = true},
 };
 
 constexpr ReasoningDialect kReasoningDialects[] = {
@@ -297,6 +385,13 @@ Result<const ReasoningDialect*> choose_reasoning_dialect(std::string_view name,
   return choose<ReasoningDialect>(kReasoningDialects, "--reasoning-parser", name, fits);
 }
 
+std::vector<std::string_view> tool_marks(const ToolDialect& dialect) {
+  std::vector<std::string_view> marks(dialect.opens.begin(), dialect.opens.end());
+  marks.insert(marks.end(), dialect.layout.begin(), dialect.layout.end());
+  marks.insert(marks.end(), dialect.inner.begin(), dialect.inner.end());
+  return marks;
+}
+
 std::string_view OutputDialect::tools_name() const {
   return tools ? first_name(tools->names) : "none";
 }
@@ -307,11 +402,7 @@ std::string_view OutputDialect::reasoning_name() const {
 
 std::vector<std::string_view> OutputDialect::marks() const {
   std::vector<std::string_view> marks;
-  if (tools) {
-    marks.insert(marks.end(), tools->opens.begin(), tools->opens.end());
-    marks.insert(marks.end(), tools->layout.begin(), tools->layout.end());
-    marks.insert(marks.end(), tools->inner.begin(), tools->inner.end());
-  }
+  if (tools) marks = tool_marks(*tools);
   if (!reasoning) return marks;
   if (reasoning->harmony) {
     marks.insert(marks.end(), std::begin(kHarmonyMarks), std::end(kHarmonyMarks));
@@ -331,7 +422,18 @@ bool OutputDialect::closes_reasoning(std::string_view prompt_end) const {
   return without_layout_behind(prompt_end).ends_with(reasoning->close);
 }
 
-bool enforces_calls(const ToolDialect* dialect) { return dialect && dialect->spelling != nullptr; }
+bool enforces_calls(const ToolDialect* dialect) {
+  return dialect && (dialect->harmony || !dialect->spellings.empty());
+}
+
+bool enforces_bare_calls(const ToolDialect* dialect) { return dialect && dialect->enforces_bare; }
+
+StopShield call_shield(const ToolDialect& dialect) {
+  if (dialect.harmony) return {.opens = {" to=functions."}, .close = "<|call|>"};
+  return {.opens = {dialect.opens.begin(), dialect.opens.end()},
+          .close = std::string(dialect.spellings.front().close),
+          .bare_open = dialect.enforces_bare ? dialect.bare_open : '\0'};
+}
 
 bool bounds_thoughts(const ReasoningDialect* dialect) { return dialect && !dialect->harmony; }
 

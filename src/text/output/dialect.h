@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "base/status.h"
+#include "text/stop_matcher.h"
 
 namespace headrace {
 
@@ -36,6 +37,10 @@ Result<const ReasoningDialect*> choose_reasoning_dialect(std::string_view name,
 
 // Whether the form of its calls can be enforced (text/grammar/answer_grammar.h).
 bool enforces_calls(const ToolDialect* dialect);
+// Whether calls of the form that is enforced may come without a mark, where an answer begins.
+bool enforces_bare_calls(const ToolDialect* dialect);
+// Between what a call of the form that is enforced stands. REQUIRES: enforces_calls(dialect)
+StopShield call_shield(const ToolDialect& dialect);
 
 // Whether the length of thoughts can be bounded (text/output/thought_budget.h).
 bool bounds_thoughts(const ReasoningDialect* dialect);

@@ -1,20 +1,46 @@
 // Rows of dialect.h's tables, for the parsers.
 #pragma once
 
+#include <cstdint>
 #include <memory>
 #include <span>
 #include <string_view>
+#include <vector>
 
+#include "text/output/call_forms.h"
 #include "text/output/call_reader.h"
 #include "text/output/dialect.h"
 
 namespace headrace {
 
-// How a call is written where its form is enforced:
-// open before_name NAME behind_name ARGUMENTS behind_arguments close
+// What stands behind a name for the call's own id.
+enum class CallIdForm : uint8_t {
+  kNone,
+  kNumber,  // up to three digits
+  kNine,    // nine letters and digits
+};
+
+// One way of a dialect to write calls, where their form is enforced. MARK is any of the dialect's
+// `opens`, CALL is
+//   before_name NAME behind_name [ID behind_id] ARGUMENTS behind_arguments close
+// and an answer of calls is
+//   marks_each: section_open lead MARK CALL (separator lead MARK CALL)* section_close
+//   else:       section_open MARK list_open CALL (separator CALL)* list_close
+// Marks of the dialect within these texts may come as the control tokens that are spelled so.
 struct CallSpelling {
-  std::string_view open, close;  // marks
-  std::string_view before_name, behind_name, behind_arguments;
+  std::string_view section_open = {}, section_close = {};
+  std::string_view lead = {};
+  std::string_view before_name = {}, behind_name = {}, behind_id = {};
+  std::string_view behind_arguments = {};
+  // A call's end, behind which words may follow; empty: calls end the answer.
+  std::string_view close = {};
+  std::string_view behind_close = {};  // layout
+  std::string_view list_open = {}, separator = {}, list_close = {};
+  bool marks_each = true;
+  CallIdForm id = CallIdForm::kNone;
+  // Arguments stand between these tags, up to `end`, which is `close`; nullptr: they are JSON.
+  const TaggedCallForm* tags = nullptr;
+  bool name_in_json = false;  // it is spelled as a string of JSON; else it is a plain word
 };
 
 struct ToolDialect {
@@ -32,8 +58,13 @@ struct ToolDialect {
   std::unique_ptr<CallReader> (*make_reader)(const ToolList& tools, bool bare) = nullptr;
   CallIdStyle ids = CallIdStyle::kCall;
   bool harmony = false;
-  const CallSpelling* spelling = nullptr;  // nullptr: the form of calls cannot be enforced
+  // Empty: the form of calls cannot be enforced (Harmony is apart: text/grammar/harmony_grammar.h).
+  std::span<const CallSpelling> spellings = {};
+  bool enforces_bare = false;  // calls without a mark are of the first spelling
 };
+
+// Those of the dialect's calls: what opens them, layout, and what is inside of them.
+std::vector<std::string_view> tool_marks(const ToolDialect& dialect);
 
 struct ReasoningDialect {
   std::string_view names;

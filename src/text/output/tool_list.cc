@@ -13,15 +13,15 @@ bool names_type(const Json& type, std::string_view name) {
                      [&](const Json& each) { return names_type(each, name); });
 }
 
-ArgumentKind kind_of_schema(const Json& schema) {
+}  // namespace
+
+ArgumentKind argument_kind(const Json& schema) {
   const Json* type = schema.find("type");
   if (!type)
     return schema.is_object() && schema.find("enum") ? ArgumentKind::kText : ArgumentKind::kOther;
   if (names_type(*type, "string")) return ArgumentKind::kText;
   return names_type(*type, "boolean") ? ArgumentKind::kBoolean : ArgumentKind::kOther;
 }
-
-}  // namespace
 
 ToolList::ToolList(const Json& tools) {
   if (!tools.is_array()) return;
@@ -34,7 +34,7 @@ ToolList::ToolList(const Json& tools) {
     const Json* properties = parameters ? parameters->find("properties") : nullptr;
     if (!properties || !properties->is_object()) continue;
     for (const auto& [argument, schema] : properties->as_object()) {
-      arguments.emplace(argument, kind_of_schema(schema));
+      arguments.emplace(argument, argument_kind(schema));
     }
   }
 }

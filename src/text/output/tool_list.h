@@ -17,6 +17,9 @@ enum class ArgumentKind : uint8_t {
   kOther,    // JSON where it is JSON
 };
 
+// How a value of this schema is meant.
+ArgumentKind argument_kind(const Json& schema);
+
 class ToolList {
  public:
   ToolList() = default;

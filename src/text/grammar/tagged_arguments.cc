@@ -1,0 +1,215 @@
+#include "text/grammar/tagged_arguments.h"
+
+#include <algorithm>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include <fmt/format.h>
+
+#include "text/grammar/free_text.h"
+#include "text/grammar/json_schema_grammar.h"
+#include "text/grammar/json_schema_keywords.h"
+#include "text/grammar/regex_grammar.h"
+#include "text/output/tool_list.h"
+
+namespace headrace {
+namespace {
+
+GrammarPiece join(std::initializer_list<GrammarPiece> pieces) {
+  return GrammarBuilder::join(pieces);
+}
+
+bool lists(const Json* names, const std::string& name) {
+  if (!names || !names->is_array()) return false;
+  const Json::Array& all = names->as_array();
+  return std::find(all.begin(), all.end(), Json(name)) != all.end();
+}
+
+class TaggedArguments {
+ public:
+  TaggedArguments(GrammarBuilder& builder, JsonGrammar& json, const TaggedCallForm& form,
+                  std::span<const std::string_view> marks)
+      : builder_(builder),
+        json_(json),
+        form_(form),
+        marks_(marks),
+        line_(builder.optional(builder.literal("\n"))) {}
+
+  Result<GrammarPiece> of(const Json& schema) {
+    HR_RETURN_IF_ERROR(check_object(schema));
+    GrammarPiece all = behind_name();
+    static const Json kNone = Json::object();
+    const Json* const properties = schema.find("properties");
+    for (const auto& [key, property] : (properties ? *properties : kNone).as_object()) {
+      HR_ASSIGN_OR_RETURN(const GrammarPiece one, argument(schema, key, property));
+      const bool required = lists(schema.find("required"), key);
+      all = join({all, required ? one : builder_.optional(one)});
+    }
+    if (const Json* required = schema.find("required")) {
+      for (const Json& name : required->as_array()) {
+        if (properties && properties->find(name.as_string())) continue;
+        HR_RETURN_IF_ERROR(check_key(name.as_string()));
+        all = join({all, text_argument(builder_.literal(name.as_string()))});
+      }
+    }
+    return all;
+  }
+
+  // Names and texts as the model likes them.
+  GrammarPiece any() {
+    ByteSet bytes = ByteSet::of_range('a', 'z');
+    bytes.add_range('A', 'Z');
+    bytes.add_range('0', '9');
+    bytes.add('_');
+    bytes.add('-');
+    const GrammarPiece argument = text_argument(builder_.repeat(builder_.bytes(bytes), 1, 64));
+    return join({behind_name(), builder_.repeat(argument, 0, GrammarBuilder::kNoLimit)});
+  }
+
+ private:
+  GrammarPiece spelled(std::string_view text) { return spelled_grammar(builder_, text, marks_); }
+  GrammarPiece behind_name() { return join({spelled(form_.name_end), line_}); }
+
+  static Status no(std::string_view place, std::string_view what) {
+    return unsupported(fmt::format("{}: {}", place, what));
+  }
+
+  // Of the object that arguments are, names and what is said of each can be kept to.
+  Status check_object(const Json& schema) {
+    if (!schema.is_object()) return invalid_argument("#: arguments must be an object");
+    HR_RETURN_IF_ERROR(check_schema_keywords(schema, "#"));
+    const Json* type = schema.find("type");
+    if (type && *type != Json("object")) return invalid_argument("#: arguments must be an object");
+    for (std::string_view keyword : {"$ref", "enum", "const", "anyOf", "oneOf", "allOf"}) {
+      if (schema.find(keyword)) {
+        return no("#",
+                  fmt::format("\"{}\" of arguments that this model writes between tags", keyword));
+      }
+    }
+    // What JSON cannot be held to is refused by its rules and words, in a grammar of its own.
+    GrammarBuilder builder;
+    JsonGrammar json(builder);
+    HR_ASSIGN_OR_RETURN(const GrammarPiece whole, json_schema_grammar(builder, json, schema));
+    return builder.finish(whole).status();
+  }
+
+  Status check_key(const std::string& key) const {
+    const bool plain =
+        !key.empty() && key.size() <= 256 && key.find_first_of("<>\"\n\r") == std::string::npos;
+    if (plain) return ok_status();
+    return no("#/properties/" + key.substr(0, 64), "a name that does not go between tags");
+  }
+
+  // What stands in front of a value. `kind`: of a form that tells it.
+  GrammarPiece in_front(const GrammarPiece& key, std::string_view kind) {
+    GrammarPiece front = join({spelled(form_.argument_open), key, spelled(form_.key_end)});
+    if (!form_.kind_end.empty()) {
+      front = join({front, builder_.literal(kind), spelled(form_.kind_end)});
+    }
+    if (form_.value_open.empty()) return front;
+    return join({front, line_, spelled(form_.value_open)});
+  }
+
+  GrammarPiece line_of_value() { return form_.lines ? builder_.literal("\n") : GrammarPiece(); }
+
+  GrammarPiece whole(const GrammarPiece& key, std::string_view kind, const GrammarPiece& value) {
+    return builder_.choice({join({in_front(key, kind), line_of_value(), value, line_of_value(),
+                                  spelled(form_.value_close), line_})});
+  }
+
+  // A value is any text up to its end.
+  GrammarPiece text_argument(const GrammarPiece& key) {
+    if (free_value_.empty()) {
+      free_value_ = builder_.declare();
+      add_free_text(builder_, free_value_,
+                    {.ends = {{.text = form_.value_close, .then = line_}}, .marks = marks_});
+    }
+    return builder_.choice({join({in_front(key, "true"), line_of_value(), free_value_})});
+  }
+
+  Result<GrammarPiece> argument(const Json& schema, const std::string& key, const Json& property) {
+    HR_RETURN_IF_ERROR(check_key(key));
+    const std::string place = "#/properties/" + key.substr(0, 64);
+    const GrammarPiece name = builder_.literal(key);
+    if (argument_kind(property) != ArgumentKind::kText) {
+      HR_ASSIGN_OR_RETURN(const GrammarPiece value,
+                          json_property_grammar(builder_, json_, schema, property, key));
+      return whole(name, "false", value);
+    }
+    for (std::string_view keyword : {"$ref", "anyOf", "oneOf", "allOf"}) {
+      if (property.find(keyword)) {
+        return no(place, fmt::format("\"{}\" of a text between tags", keyword));
+      }
+    }
+    if (property.find("enum") || property.find("const")) {
+      HR_ASSIGN_OR_RETURN(const GrammarPiece texts, listed_texts(place, property));
+      return whole(name, "true", texts);
+    }
+    if (!speaks_of(property, SchemaFamily::kString)) return text_argument(name);
+    HR_ASSIGN_OR_RETURN(const GrammarPiece text, formed_text(place, property));
+    return whole(name, "true", text);
+  }
+
+  Result<GrammarPiece> listed_texts(const std::string& place, const Json& schema) {
+    const Json* list = schema.find("enum");
+    std::vector<std::string> texts;
+    for (const Json& value : list ? list->as_array() : Json::Array{*schema.find("const")}) {
+      if (!value.is_string()) continue;
+      if (value.as_string().find(form_.value_close) != std::string::npos) {
+        return no(place, "a text that holds the tag behind it");
+      }
+      texts.push_back(value.as_string());
+    }
+    if (texts.empty()) return no(place, "\"enum\" without a text, where values are texts");
+    return builder_.one_of(std::move(texts));
+  }
+
+  // Characters with which no tag begins.
+  GrammarPiece plain_character(const CodePointSet& set) {
+    return builder_.character(set.without(coded_in_tags()));
+  }
+
+  // Bounds and patterns were checked with the whole schema.
+  Result<GrammarPiece> formed_text(const std::string& place, const Json& schema) {
+    const Json* pattern = schema.find("pattern");
+    const Json* format = schema.find("format");
+    const std::string_view expression = pattern  ? std::string_view(pattern->as_string())
+                                        : format ? format_pattern(format->as_string())
+                                                 : std::string_view();
+    if (!pattern && expression.empty()) {
+      const auto bound = [&](std::string_view keyword, int64_t otherwise) {
+        const Json* value = schema.find(keyword);
+        return value ? value->as_int() : otherwise;
+      };
+      return builder_.repeat(plain_character(CodePointSet::all()), bound("minLength", 0),
+                             bound("maxLength", GrammarBuilder::kNoLimit));
+    }
+    const auto text = regex_grammar(builder_, expression,
+                                    [&](const CodePointSet& set) { return plain_character(set); });
+    if (!text.ok()) return text.status().with_context(place);
+    return *text;
+  }
+
+  GrammarBuilder& builder_;
+  JsonGrammar& json_;
+  const TaggedCallForm& form_;
+  const std::span<const std::string_view> marks_;
+  const GrammarPiece line_;  // a line break, or none
+  GrammarPiece free_value_;
+};
+
+}  // namespace
+
+CodePointSet coded_in_tags() { return {{'<', '<'}}; }
+
+Result<GrammarPiece> tagged_arguments(GrammarBuilder& builder, JsonGrammar& json,
+                                      const TaggedCallForm& form,
+                                      std::span<const std::string_view> marks,
+                                      const Json& parameters) {
+  TaggedArguments arguments(builder, json, form, marks);
+  if (parameters.is_null()) return arguments.any();
+  return arguments.of(parameters);
+}
+
+}  // namespace headrace
