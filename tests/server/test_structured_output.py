@@ -223,6 +223,47 @@ def test_forced_calls(caller, choice, strict):
             assert choice == "required" and json.loads(call.function.arguments) == {}
 
 
+DIALECTS = ["llama3_json", "mistral", "granite", "phi4_mini_json", "deepseek_v3", "deepseek_v31", "deepseek_v32", "kimi_k2",
+            "qwen3_coder", "seed_oss", "glm45", "minimax_m2", "openai"]
+
+
+@pytest.mark.parametrize("dialect", DIALECTS)
+def test_forced_calls_of_every_dialect(dialect):
+    """The model writes none of these forms by itself: the grammar makes it."""
+    from conftest import RunningServer
+
+    reasoning = ["--reasoning-parser", "openai_gptoss"] if dialect == "openai" else []
+    running = RunningServer("--max-model-len", 2048, "--tool-call-parser", dialect, *reasoning).wait_ready()
+    try:
+        client = running.client()
+        named = {"type": "function", "function": {"name": "get_weather"}}
+        for seed, choice in enumerate(["required", named]):
+            answer = client.chat.completions.create(messages=ASK, tools=[tool()], tool_choice=choice, seed=seed,
+                                                    parallel_tool_calls=False, stop=["a"], **WILD).choices[0]
+            assert answer.finish_reason == "tool_calls"
+            (call,) = answer.message.tool_calls
+            assert call.function.name == "get_weather"
+            GetWeather.model_validate_json(call.function.arguments)
+        answer = client.chat.completions.create(messages=ASK, tools=[tool(True)], seed=1, **WILD).choices[0]
+        for call in answer.message.tool_calls or []:
+            GetWeather.model_validate_json(call.function.arguments)
+    finally:
+        running.kill()
+
+
+@pytest.mark.parametrize("dialect", ["pythonic", "olmo3", "functiongemma", "gemma4"])
+def test_dialects_whose_calls_are_not_enforced_say_so(dialect):
+    from conftest import RunningServer
+
+    running = RunningServer("--max-model-len", 2048, "--tool-call-parser", dialect).wait_ready()
+    try:
+        for fields in ({"tools": [tool()], "tool_choice": "required"}, {"tools": [tool(True)]}):
+            with pytest.raises(openai.BadRequestError, match="this model writes is not enforced here"):
+                running.client().chat.completions.create(messages=ASK, **fields, **WILD)
+    finally:
+        running.kill()
+
+
 def test_forced_calls_stream(caller):
     arguments = ""
     for event in caller.chat.completions.create(messages=ASK, tools=[tool()], tool_choice="required", seed=1,
