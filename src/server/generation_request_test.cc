@@ -359,6 +359,25 @@ TEST(GenerationRequest, OtherServersNamesOfFields) {
   EXPECT_TRUE(parse(R"("repeat_penalty":1.1,"repeat_last_n":-1)").ok());
 }
 
+TEST(GenerationRequest, SamplersInTheirOrderPass) {
+  const auto parse = [](const std::string& samplers) {
+    return parse_completion_request(*parse_json("{\"prompt\":\"a\",\"samplers\":" + samplers + "}"),
+                                    kContext);
+  };
+  for (
+      const char* order :
+      {R"("edskypmxt")", R"("edstmkypx")", R"([])",
+       R"(["penalties","dry","top_n_sigma","top_k","typ_p","top_p","min_p","xtc","temperature"])",
+       R"(["penalties","dry","top_n_sigma","temperature","min_p","top_k","typical_p","top_p","xtc"])"}) {
+    EXPECT_TRUE(parse(order).ok()) << order;
+  }
+  for (const char* order : {R"(["top_k","temperature"])", R"("edkypmxt")", R"("edskypmtx")", "1",
+                            R"(["penalties","dry","top_n_sigma","top_k","typ_p","top_p","min_p",
+                               "xtc","temperature","infill"])"}) {
+    EXPECT_EQ(parse(order).status().field(), "samplers") << order;
+  }
+}
+
 TEST(GenerationRequest, SeedMinusOneIsAnySeed) {
   Json body = completion_base();
   body.set("seed", -1);

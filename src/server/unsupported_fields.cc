@@ -1,6 +1,8 @@
 #include "server/unsupported_fields.h"
 
+#include <string>
 #include <string_view>
+#include <utility>
 
 #include "server/generation_request.h"
 #include "server/thought_fields.h"
@@ -29,6 +31,31 @@ bool if_not_word(const Json& v) {
   return !v.is_string() || v.as_string() != word;
 }
 constexpr std::string_view kNone = "none", kMedium = "medium";
+
+// llama.cpp's letter of a sampler by any of its names; 0: there is none here.
+char sampler_letter(std::string_view name) {
+  static constexpr std::pair<std::string_view, char> kLetters[] = {
+      {"penalties", 'e'}, {"dry", 'd'},       {"top_n_sigma", 's'}, {"top-n-sigma", 's'},
+      {"top_k", 'k'},     {"top-k", 'k'},     {"typ_p", 'y'},       {"typical_p", 'y'},
+      {"typ-p", 'y'},     {"typical-p", 'y'}, {"typical", 'y'},     {"typ", 'y'},
+      {"top_p", 'p'},     {"top-p", 'p'},     {"nucleus", 'p'},     {"min_p", 'm'},
+      {"min-p", 'm'},     {"xtc", 'x'},       {"temperature", 't'}, {"temp", 't'}};
+  for (const auto& [known, letter] : kLetters) {
+    if (known == name) return letter;
+  }
+  return 0;
+}
+
+// Another list of samplers than llama.cpp's, or the order that they have here
+// (ops/sampling/sample.h).
+bool if_other_samplers(const Json& v) {
+  if (!if_not_empty(v)) return false;
+  std::string letters = v.is_string() ? v.as_string() : std::string();
+  for (const Json& name : v.is_array() ? v.as_array() : Json::Array()) {
+    letters += name.is_string() ? sampler_letter(name.as_string()) : '\0';
+  }
+  return letters != "edskypmxt" && letters != "edstmkypx";
+}
 
 bool if_not_text_format(const Json& v) {
   const Json* type = v.find("type");
@@ -90,7 +117,10 @@ constexpr RefusedField kGeneration[] = {
     {"eta_cutoff", if_not_zero, kNoSampler},
     {"adaptive_target", if_positive, kNoSampler},
     {"min_keep", if_over_one, kNoSampler},
-    {"samplers", if_not_empty, "their order is fixed"},
+    {"samplers", if_other_samplers,
+     "their order is fixed: llama.cpp's default (\"edskypmxt\") is taken, and the order here, "
+     "which "
+     "begins as that does and goes on with temperature and min_p"},
     {"options", if_not_empty, "send its fields beside the prompt, in the OpenAI API's names"},
     // Tokens
     {"logits_processors", if_not_empty},
