@@ -34,10 +34,13 @@ struct SamplingParams {
   float repetition_penalty = 1.0f;  // > 0; over prompt and output
   float presence_penalty = 0.0f;    // [-2, 2]; over output
   float frequency_penalty = 0.0f;   // [-2, 2]; over output
-  float top_n_sigma = 0.0f;         // keep logits >= largest - n * deviation (Tang 2024); 0 = off
-  float typical_p = 1.0f;           // (0, 1]; locally typical sampling (Meister 2022); 1 = off
-  float xtc_probability = 0.0f;     // [0, 1]; of excluding top choices (p-e-w 2024); 0 = off
-  float xtc_threshold = 0.1f;       // but the least of those that are as probable as this
+  // llama.cpp's: these three are over so many tokens that came last, of prompt and output alike.
+  // -1 = as said above. REQUIRES: not 0
+  int32_t penalty_window = -1;
+  float top_n_sigma = 0.0f;      // keep logits >= largest - n * deviation (Tang 2024); 0 = off
+  float typical_p = 1.0f;        // (0, 1]; locally typical sampling (Meister 2022); 1 = off
+  float xtc_probability = 0.0f;  // [0, 1]; of excluding top choices (p-e-w 2024); 0 = off
+  float xtc_threshold = 0.1f;    // but the least of those that are as probable as this
   DryPenalty dry;
   std::vector<std::pair<TokenId, float>> logit_bias;
   std::optional<uint64_t> seed;  // none: drawn by the engine when the request is added
@@ -53,14 +56,22 @@ struct SamplingParams {
   int32_t logprobs = -1;         // -1 = none; k = chosen token and the k best, per output token
   int32_t prompt_logprobs = -1;  // the same for each prompt token (echo)
 };
+// Whether tokens lose by having come, DRY apart.
+inline bool penalises_tokens(const SamplingParams& sampling) {
+  return sampling.repetition_penalty != 1.0f || sampling.presence_penalty != 0.0f ||
+         sampling.frequency_penalty != 0.0f;
+}
+inline bool has_penalty_window(const SamplingParams& sampling) {
+  return sampling.penalty_window > 0 && penalises_tokens(sampling);
+}
 // Whether penalties need what a sequence has generated so far.
 inline bool counts_outputs(const SamplingParams& sampling) {
-  return sampling.repetition_penalty != 1.0f || sampling.presence_penalty != 0.0f ||
-         sampling.frequency_penalty != 0.0f || sampling.dry.on();
+  return penalises_tokens(sampling) || sampling.dry.on();
 }
 // The first of its samplers that not every device has; nullptr: it asks for none.
 inline const char* rare_sampler(const SamplingParams& sampling) {
   if (sampling.dry.on()) return "dry_multiplier";
+  if (has_penalty_window(sampling)) return "repeat_last_n";
   if (sampling.top_n_sigma > 0) return "top_n_sigma";
   if (sampling.typical_p < 1) return "typical_p";
   return sampling.xtc_probability > 0 ? "xtc_probability" : nullptr;

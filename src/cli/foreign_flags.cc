@@ -275,7 +275,7 @@ constexpr OnlyFlag kOnlyFlags[] = {
     {"--reasoning-budget", "-1", "send thinking_token_budget with the requests"},
     {"--reasoning,--rea", "auto", "send chat_template_kwargs with the requests"},
     {"--reasoning-effort", "default", "send reasoning_effort with the requests"},
-    {"--repeat-last-n", "-1", "penalties look at the whole prompt and answer"},
+    {"--repeat-last-n", "-1", kEachRequest},
     {"--xtc-probability", "0", kEachRequest},
     {"--dry-multiplier", "0", kEachRequest},
     {"--mirostat", "0", kNoSampler},

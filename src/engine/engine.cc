@@ -103,7 +103,6 @@ class EngineImpl final : public Engine {
         scheduler_(std::move(scheduler)),
         runner_(std::move(runner)),
         takes_constraints_(runner_->takes_constraints()),
-        takes_rare_samplers_(runner_->takes_rare_samplers()),
         takes_adapters_(runner_->takes_adapters()),
         pins_(scheduler_->prefix_cache(), options_.arithmetic),
         seed_origin_(static_cast<uint64_t>(clock_.now_ns())),
@@ -220,7 +219,7 @@ class EngineImpl final : public Engine {
   const SystemClock clock_;
   std::unique_ptr<Scheduler> scheduler_;
   std::unique_ptr<Runner> runner_;
-  const bool takes_constraints_, takes_rare_samplers_;
+  const bool takes_constraints_;
   const bool takes_adapters_;
   PrefixPins pins_;  // the engine thread's
   const uint64_t seed_origin_;
@@ -282,7 +281,7 @@ Status EngineImpl::check_request(const Request& request) const {
           "stop_token_ids");
     }
   }
-  if (const char* name = rare_sampler(request.sampling); name && !takes_rare_samplers_) {
+  if (const char* name = rare_sampler(request.sampling); name && !options_.rare_samplers) {
     return invalid_argument(
         fmt::format("{} is not supported on this device: temperature, top_k, top_p, min_p and the "
                     "other penalties are",
@@ -631,6 +630,7 @@ Result<std::unique_ptr<Engine>> Engine::create(EngineOptions options,
   static const SystemClock system_clock;
   if (options.scheduler.clock == nullptr) options.scheduler.clock = &system_clock;
   HR_ASSIGN_OR_RETURN(auto scheduler, Scheduler::create(options.scheduler));
+  options.rare_samplers = runner->takes_rare_samplers();
   return std::unique_ptr<Engine>(
       std::make_unique<EngineImpl>(std::move(options), std::move(scheduler), std::move(runner)));
 }

@@ -37,6 +37,9 @@ struct EngineOptions {
   // Of requests that name none: what decides the bits of pages beside tokens (formats of keys and
   // values, the type that is computed in). Prefixes are shared only inside one.
   uint64_t arithmetic = 0;
+  // Whether the device has the samplers that rare_sampler() names: create() says what the runner
+  // says.
+  bool rare_samplers = true;
 };
 
 // Sizes of steps in tokens, by which EngineStats counts them.

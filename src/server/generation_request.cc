@@ -320,7 +320,10 @@ constexpr Field<Settings> kGenerationFields[] = {
      HR_STORE(sampling.repetition_penalty, to_float(v))},
     {"repeat_penalty", FieldType::kNumber, kRepetitionPenalty,
      HR_STORE(sampling.repetition_penalty, to_float(v))},
-    {"repeat_last_n", FieldType::kInteger, {-1, kInt32Max}, HR_STORE(penalty_window, to_int32(v))},
+    {"repeat_last_n",
+     FieldType::kInteger,
+     {-1, kInt32Max},
+     HR_STORE(sampling.penalty_window, to_int32(v))},
     {"presence_penalty",
      FieldType::kNumber,
      {-2, 2},
@@ -544,15 +547,11 @@ Status settle_echo(CompletionRequest& request) {
   return ok_status();
 }
 
-// llama.cpp's penalties look at the last tokens only. Here they look at all, as vLLM's.
-Status check_penalty_window(const Settings& settings) {
-  const SamplingParams& sampling = settings.sampling;
-  const bool penalised = sampling.repetition_penalty != 1 || sampling.presence_penalty != 0 ||
-                         sampling.frequency_penalty != 0;
-  if (settings.penalty_window < 0 || !penalised) return ok_status();
+Status check_penalty_window(const Settings& settings, const Context& context) {
+  if (context.windows_penalties || !has_penalty_window(settings.sampling)) return ok_status();
   return invalid_argument(
-      "repeat_last_n must be -1: repetition_penalty counts prompt and answer, presence_penalty "
-      "and frequency_penalty the answer",
+      "repeat_last_n must be -1 on this device: repetition_penalty counts prompt and answer, "
+      "presence_penalty and frequency_penalty the answer",
       "repeat_last_n");
 }
 
@@ -588,8 +587,13 @@ std::span<const Field<GenerationSettings>> generation_fields() { return kGenerat
 std::span<const Field<CompletionRequest>> completion_fields() { return kCompletionFields; }
 std::span<const Field<ChatRequest>> chat_fields() { return kChatFields; }
 
+void begin_penalty_window(const FieldContext& context, GenerationSettings& settings) {
+  constexpr int32_t kLlamaWindow = 64;
+  if (context.windows_penalties) settings.sampling.penalty_window = kLlamaWindow;
+}
+
 void ignore_empty_penalty_window(GenerationSettings& settings) {
-  if (settings.penalty_window != 0) return;
+  if (settings.sampling.penalty_window != 0) return;
   SamplingParams& sampling = settings.sampling;
   sampling.repetition_penalty = 1;
   sampling.presence_penalty = sampling.frequency_penalty = 0;
@@ -599,6 +603,7 @@ Status check_settings(const GenerationSettings& settings, const FieldContext& co
                       std::string_view logprobs_name) {
   const SamplingParams& sampling = settings.sampling;
   const RequestLimits& limits = context.limits;
+  HR_RETURN_IF_ERROR(check_penalty_window(settings, context));
   if (sampling.logprobs > limits.logprobs_max) {
     return invalid_argument(fmt::format("{} must be an integer in [0, {}], got {}", logprobs_name,
                                         limits.logprobs_max, sampling.logprobs),
@@ -609,7 +614,6 @@ Status check_settings(const GenerationSettings& settings, const FieldContext& co
                                         *settings.max_tokens, sampling.min_tokens),
                             "min_tokens");
   }
-  HR_RETURN_IF_ERROR(check_penalty_window(settings));
   if (settings.tell_prompt_logprobs && settings.stream) {
     return invalid_argument("prompt_logprobs is not supported with stream", "prompt_logprobs");
   }
@@ -632,6 +636,7 @@ Result<CompletionRequest> parse_completion_request(const Json& body, const Field
   HR_RETURN_IF_ERROR(
       read_fields<GenerationSettings>(beam_fields(), body, context, request.settings));
   HR_RETURN_IF_ERROR(read_fields<CompletionRequest>(kCompletionFields, body, context, request));
+  ignore_empty_penalty_window(request.settings);
   HR_RETURN_IF_ERROR(check_settings(request.settings, context, "logprobs"));
   HR_RETURN_IF_ERROR(settle_beams(body, request.settings));
   const std::string_view zero = zero_length(body, request.settings);
@@ -659,6 +664,7 @@ Result<ChatRequest> parse_chat_request(const Json& body, const FieldContext& con
       read_fields<GenerationSettings>(beam_fields(), body, context, request.settings));
   HR_RETURN_IF_ERROR(read_fields<ChatRequest>(kChatFields, body, context, request));
   HR_RETURN_IF_ERROR(read_fields<ChatRequest>(thought_fields(), body, context, request));
+  ignore_empty_penalty_window(request.settings);
   HR_RETURN_IF_ERROR(check_settings(request.settings, context, "top_logprobs"));
   HR_RETURN_IF_ERROR(settle_beams(body, request.settings));
   HR_RETURN_IF_ERROR(check_continued(body));

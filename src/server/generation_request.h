@@ -39,7 +39,6 @@ struct GenerationSettings {
   std::optional<BeamOptions> beams;  // made of it (beam_fields.h); none: answers are sampled
   std::optional<int32_t> max_tokens;
   bool to_context_end = false;  // n_predict -1: what the context leaves, also of a completion
-  int32_t penalty_window = -1;  // repeat_last_n; -1: all
   bool stream = false;
   bool include_usage = false;     // stream_options
   bool continuous_usage = false;  // stream_options.continuous_usage_stats
@@ -100,7 +99,10 @@ std::span<const Field<ChatRequest>> chat_fields();
 // many log-probabilities are told.
 Status check_settings(const GenerationSettings& settings, const FieldContext& context,
                       std::string_view logprobs_name);
-// repeat_last_n 0 of Ollama and llama.cpp: penalties that look at no token are none.
+// Before their fields are read: llama.cpp and Ollama look at the last 64 tokens where a request
+// does not say, here where the device can.
+void begin_penalty_window(const FieldContext& context, GenerationSettings& settings);
+// repeat_last_n 0: penalties that look at no token are none.
 void ignore_empty_penalty_window(GenerationSettings& settings);
 // Readers that protocols share. Stop strings under the protocol's name of them:
 Status read_stop_strings(std::string_view name, const Json& value, const FieldContext& context,

@@ -29,7 +29,7 @@ Json generation_settings_json(const GenerationSettings& settings) {
   json.set("seed", sampling.seed ? Json(static_cast<int64_t>(*sampling.seed)) : Json(-1));
   json.set("temperature", sampling.temperature).set("top_k", sampling.top_k);
   json.set("top_p", sampling.top_p).set("min_p", sampling.min_p);
-  json.set("repeat_last_n", settings.penalty_window);
+  json.set("repeat_last_n", sampling.penalty_window);
   json.set("repeat_penalty", sampling.repetition_penalty);
   json.set("presence_penalty", sampling.presence_penalty);
   json.set("frequency_penalty", sampling.frequency_penalty);

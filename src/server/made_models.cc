@@ -25,6 +25,7 @@ constexpr ParameterName kParameterNames[] = {
     {"top_p", {"top_p"}},
     {"min_p", {"min_p"}},
     {"repeat_penalty", {"repetition_penalty", "repeat_penalty"}},
+    {"repeat_last_n", {"repeat_last_n"}},
     {"presence_penalty", {"presence_penalty"}},
     {"frequency_penalty", {"frequency_penalty"}},
     {"seed", {"seed"}},

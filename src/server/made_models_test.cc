@@ -43,7 +43,7 @@ Json applied(std::string_view path, std::string_view body) {
   model.base = "tiny";
   model.system = "S";
   model.parameters = *parse_json(
-      R"({"temperature":0.5,"repeat_penalty":1.2,"num_predict":7,"num_ctx":64,"stop":["x"]})");
+      R"({"temperature":0.5,"repeat_penalty":1.2,"num_predict":7,"num_ctx":64,"stop":["x"],"repeat_last_n":33})");
   Json json = *parse_json(body);
   apply_made_model(model, path, json);
   return json;
@@ -55,13 +55,15 @@ TEST(MadeModels, SayWhatRequestsDoNot) {
                                       R"("options":{"num_predict":1}})")),
       R"({"model":"tiny","messages":[{"role":"system","content":"S"},)"
       R"({"role":"user","content":"q"}],"options":{"temperature":0.5,"repeat_penalty":1.2,)"
-      R"("num_predict":1,"num_ctx":64,"stop":["x"]}})");
-  EXPECT_EQ(write_json(applied("/v1/chat/completions",
-                               R"({"model":"m","messages":[{"role":"system","content":"own"}],)"
-                               R"("temperature":1,"max_completion_tokens":3})")),
-            R"({"model":"tiny","messages":[{"role":"system","content":"own"}],"temperature":1,)"
-            R"("max_completion_tokens":3,"repetition_penalty":1.2,"stop":["x"]})");
+      R"("num_predict":1,"num_ctx":64,"stop":["x"],"repeat_last_n":33}})");
+  EXPECT_EQ(
+      write_json(applied("/v1/chat/completions",
+                         R"({"model":"m","messages":[{"role":"system","content":"own"}],)"
+                         R"("temperature":1,"max_completion_tokens":3})")),
+      R"({"model":"tiny","messages":[{"role":"system","content":"own"}],"temperature":1,)"
+      R"("max_completion_tokens":3,"repetition_penalty":1.2,"repeat_last_n":33,"stop":["x"]})");
   EXPECT_EQ(*applied("/v1/completions", R"({"prompt":"p"})").find("max_tokens"), Json(7));
+  EXPECT_EQ(*applied("/v1/completions", R"({"prompt":"p"})").find("repeat_last_n"), Json(33));
   EXPECT_EQ(applied("/v1/completions", R"({"prompt":"p"})").find("messages"), nullptr);
   EXPECT_EQ(*applied("/api/generate", R"({"prompt":"p"})").find("system"), Json("S"));
   EXPECT_EQ(*applied("/api/generate", R"({"prompt":"p","system":"own"})").find("system"),

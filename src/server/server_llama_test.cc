@@ -90,6 +90,7 @@ TEST(ServerLlama, DefaultsAreLlamaCppsWhereNobodySaysMore) {
   EXPECT_EQ(sampling.top_k, 40);
   EXPECT_EQ(sampling.top_p, 0.95f);
   EXPECT_EQ(sampling.min_p, 0.05f);
+  EXPECT_EQ(sampling.penalty_window, 64);
   EXPECT_EQ(sampling.max_tokens, 4094);  // what the context leaves
 }
 

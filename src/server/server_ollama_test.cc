@@ -159,6 +159,7 @@ TEST(ServerOllama, OptionsReachTheSampler) {
   EXPECT_EQ(sampling().top_p, 0.25f);
   EXPECT_EQ(sampling().min_p, 0.125f);
   EXPECT_EQ(sampling().repetition_penalty, 1.5f);
+  EXPECT_EQ(sampling().penalty_window, -1);
   EXPECT_EQ(sampling().seed, 42u);
   EXPECT_EQ(sampling().max_tokens, 5);
   // Ollama's own where nobody says anything; and a length is only a bound.
@@ -166,9 +167,12 @@ TEST(ServerOllama, OptionsReachTheSampler) {
   EXPECT_EQ(sampling().temperature, 0.8f);
   EXPECT_EQ(sampling().top_k, 40);
   EXPECT_EQ(sampling().top_p, 0.9f);
+  EXPECT_EQ(sampling().penalty_window, 64);
   EXPECT_GT(sampling().max_tokens, 4000);
   ASSERT_EQ(f.prompt(R"("options":{"repeat_penalty":1.5,"repeat_last_n":0})").status, 200);
   EXPECT_EQ(sampling().repetition_penalty, 1.0f);
+  ASSERT_EQ(f.prompt(R"("options":{"repeat_penalty":1.5,"repeat_last_n":33})").status, 200);
+  EXPECT_EQ(sampling().penalty_window, 33);
 }
 
 TEST(ServerOllama, LogprobsComeWithTheirTokens) {

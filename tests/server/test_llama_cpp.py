@@ -103,6 +103,20 @@ def test_probabilities_and_bias(http):
     assert other["completion_probabilities"][0]["id"] != first["id"]
 
 
+def test_penalties_look_at_the_last_tokens(http):
+    """A window as long as the text is the whole of it, 64 where nobody says, none at all without a penalty."""
+    prompt = COUNTING * 5 + " One and two."
+    text = {window: complete(http, prompt=prompt, n_predict=24, repeat_penalty=1.8, repeat_last_n=window)["content"]
+            for window in (-1, 0, 1, 64, 4096)}
+    assert text[-1] == text[4096] != text[1]
+    assert text[0] == complete(http, prompt=prompt, n_predict=24)["content"] != text[-1]
+    silent = complete(http, prompt=prompt, n_predict=24, repeat_penalty=1.8)
+    assert silent["content"] == text[64] != text[1]
+    assert silent["generation_settings"]["repeat_last_n"] == 64
+    default = ["penalties", "dry", "top_n_sigma", "top_k", "typ_p", "top_p", "min_p", "xtc", "temperature"]
+    assert complete(http, prompt=prompt, n_predict=24, repeat_penalty=1.8, samplers=default)["content"] == text[64]
+
+
 @pytest.mark.parametrize(
     "field, values",
     [
