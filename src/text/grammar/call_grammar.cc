@@ -11,10 +11,6 @@
 namespace headrace {
 namespace {
 
-GrammarPiece join(std::initializer_list<GrammarPiece> pieces) {
-  return GrammarBuilder::join(pieces);
-}
-
 // Tried by itself: what is begun of a grammar cannot be taken back.
 template <class Make>
 bool has_call_form(const Make& make) {

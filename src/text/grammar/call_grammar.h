@@ -28,6 +28,9 @@ class CallGrammar {
   Result<GrammarPiece> words_or_calls();
 
  private:
+  static GrammarPiece join(std::initializer_list<GrammarPiece> pieces) {
+    return GrammarBuilder::join(pieces);
+  }
   Result<GrammarPiece> call(const CallSpelling& spelling);
   Result<GrammarPiece> call_of(const CallSpelling& spelling, const CallForm::Tool& tool);
   Result<GrammarPiece> arguments_of(const CallSpelling& spelling, const CallForm::Tool& tool);

@@ -16,10 +16,6 @@
 namespace headrace {
 namespace {
 
-GrammarPiece join(std::initializer_list<GrammarPiece> pieces) {
-  return GrammarBuilder::join(pieces);
-}
-
 bool lists(const Json* names, const std::string& name) {
   if (!names || !names->is_array()) return false;
   const Json::Array& all = names->as_array();
@@ -68,6 +64,9 @@ class TaggedArguments {
   }
 
  private:
+  static GrammarPiece join(std::initializer_list<GrammarPiece> pieces) {
+    return GrammarBuilder::join(pieces);
+  }
   GrammarPiece spelled(std::string_view text) { return spelled_grammar(builder_, text, marks_); }
   GrammarPiece behind_name() { return join({spelled(form_.name_end), line_}); }
 
