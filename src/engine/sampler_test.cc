@@ -14,7 +14,7 @@
 namespace headrace {
 namespace {
 
-constexpr int32_t kVocabulary = 24;
+constexpr int32_t kWindowVocabulary = 24;
 
 struct PenaltyCase {
   SamplingParams sampling;
@@ -32,12 +32,12 @@ PenaltyCase drawn_penalty_case(uint64_t seed) {
   drawn.sampling.frequency_penalty = std::array{0.0f, 0.75f}[below(2)];
   drawn.sampling.penalty_window = std::array{1, 2, 5, 64, 1 << 30}[below(5)];
   for (uint64_t i = below(9) + 1; i > 0; --i) {
-    drawn.prompt.push_back(static_cast<TokenId>(below(kVocabulary)));
+    drawn.prompt.push_back(static_cast<TokenId>(below(kWindowVocabulary)));
   }
   for (uint64_t i = below(9); i > 0; --i) {
-    drawn.output.push_back(static_cast<TokenId>(below(kVocabulary)));
+    drawn.output.push_back(static_cast<TokenId>(below(kWindowVocabulary)));
   }
-  for (int32_t i = 0; i < kVocabulary; ++i) {
+  for (int32_t i = 0; i < kWindowVocabulary; ++i) {
     drawn.logits.push_back(static_cast<float>(below(2000)) / 500.0f - 2.0f);
   }
   return drawn;
@@ -49,7 +49,7 @@ TokenId best_in_window(const PenaltyCase& given) {
   all.insert(all.end(), given.output.begin(), given.output.end());
   const size_t window = std::min(all.size(), static_cast<size_t>(given.sampling.penalty_window));
   std::vector<float> logits = given.logits;
-  for (int32_t token = 0; token < kVocabulary; ++token) {
+  for (int32_t token = 0; token < kWindowVocabulary; ++token) {
     const auto count =
         std::count(all.end() - static_cast<std::ptrdiff_t>(window), all.end(), token);
     if (count == 0) continue;
@@ -100,7 +100,7 @@ std::vector<TokenId> sampled(const std::vector<PenaltyCase>& cases) {
   StepResult result;
   sampler.run(context, rows,
               ConstTensorView(reinterpret_cast<const std::byte*>(logits.data()), DType::kF32,
-                              Shape{count, kVocabulary}),
+                              Shape{count, kWindowVocabulary}),
               slots, result);
   std::vector<TokenId> tokens;
   for (const StepResult::Row& row : result.rows) tokens.push_back(row.accepted[0]);
@@ -125,7 +125,7 @@ TEST(Sampler, WithoutAWindowPresenceIsOfTheAnswerAlone) {
   PenaltyCase given = drawn_penalty_case(1);
   given.prompt = {3};
   given.output = {};
-  given.logits.assign(kVocabulary, 0.0f);
+  given.logits.assign(kWindowVocabulary, 0.0f);
   given.logits[3] = 1.0f;
   given.sampling.repetition_penalty = 1;
   given.sampling.frequency_penalty = 0;
