@@ -588,8 +588,7 @@ std::span<const Field<CompletionRequest>> completion_fields() { return kCompleti
 std::span<const Field<ChatRequest>> chat_fields() { return kChatFields; }
 
 void begin_penalty_window(const FieldContext& context, GenerationSettings& settings) {
-  constexpr int32_t kLlamaWindow = 64;
-  if (context.windows_penalties) settings.sampling.penalty_window = kLlamaWindow;
+  if (context.windows_penalties) settings.sampling.penalty_window = kLlamaPenaltyWindow;
 }
 
 void ignore_empty_penalty_window(GenerationSettings& settings) {

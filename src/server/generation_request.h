@@ -99,8 +99,9 @@ std::span<const Field<ChatRequest>> chat_fields();
 // many log-probabilities are told.
 Status check_settings(const GenerationSettings& settings, const FieldContext& context,
                       std::string_view logprobs_name);
-// Before their fields are read: llama.cpp and Ollama look at the last 64 tokens where a request
-// does not say, here where the device can.
+// The last tokens that penalties of llama.cpp and Ollama look at where a request does not say.
+inline constexpr int32_t kLlamaPenaltyWindow = 64;
+// Before their fields are read: that window, where the device can.
 void begin_penalty_window(const FieldContext& context, GenerationSettings& settings);
 // repeat_last_n 0: penalties that look at no token are none.
 void ignore_empty_penalty_window(GenerationSettings& settings);
