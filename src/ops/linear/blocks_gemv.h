@@ -32,6 +32,8 @@ BlocksGemvPlan plan_blocks_gemv(int64_t m, int64_t k, const LinearWeight::Segmen
 
 // sm_90; K whole stages; not where batch invariance is asked for.
 bool blocks_gemv_fits(const DeviceTraits& traits, const LinearArgs& args);
+// Where it is the choice.
+bool blocks_gemv_pays(const DeviceTraits& traits, const LinearArgs& args);
 void run_blocks_gemv(OpContext& context, const LinearArgs& args);
 
 }  // namespace headrace

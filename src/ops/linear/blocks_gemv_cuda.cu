@@ -17,6 +17,14 @@ bool blocks_gemv_fits(const DeviceTraits& traits, const LinearArgs& args) {
   return true;
 }
 
+// Measured on an H200 with Q4_K (docs/kernels/notebook/linear.md): of few rows of W and four of x
+// `blocks` is ahead.
+bool blocks_gemv_pays(const DeviceTraits& traits, const LinearArgs& args) {
+  constexpr int64_t kSmall = 20'000'000;
+  const bool small = args.weight->n() * args.weight->k() < kSmall;
+  return (args.x.rows() < 4 || !small) && blocks_gemv_fits(traits, args);
+}
+
 void run_blocks_gemv(OpContext& context, const LinearArgs& args) {
   gpu::with_half_type(args.x.dtype, [&]<class T>(gpu::ElementType<T>) {
     for (const LinearWeight::Segment& segment : args.weight->segments()) {
