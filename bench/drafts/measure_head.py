@@ -13,6 +13,7 @@ import statistics
 import subprocess
 import sys
 import time
+import urllib.error
 import urllib.request
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
@@ -24,8 +25,18 @@ class Server:
         for line in self.child.stdout:
             if found := re.search(r"listening on http://\S+?:(\d+)", line):
                 self.at = f"http://127.0.0.1:{found[1]}"
+                self.wait_until_ready()
                 return
         sys.exit(f"measure_head: the server ended: {' '.join(command)}")
+
+    def wait_until_ready(self):
+        """The model is read behind the first line."""
+        for _ in range(600):
+            try:
+                return urllib.request.urlopen(self.at + "/health").read()
+            except urllib.error.HTTPError:
+                time.sleep(0.1)
+        sys.exit("measure_head: the model was not ready within a minute")
 
     def ask(self, prompt, tokens):
         """Tokens a second behind the first, and the text."""

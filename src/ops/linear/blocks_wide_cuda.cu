@@ -53,15 +53,14 @@ bool blocks_wide_fit(const DeviceTraits& traits, const LinearArgs& args) {
          gpu::rows_aligned(args.x) && args.x.columns() >= 32 * kWideStepChunks;
 }
 
-// Measured on an H200 with Q4_K (docs/kernels/notebook/linear.md): of few rows `blocks_gemv` is
-// ahead but where W is large, from 65 on `unpacked` where W has few rows.
+// Measured on an H200 with Q4_K (docs/kernels/notebook/linear.md): of up to 8 rows
+// `blocks_gemv` and `blocks` are ahead but where W is large.
 bool blocks_wide_pay(const DeviceTraits& traits, const LinearArgs& args) {
   constexpr int64_t kMiddling = 20'000'000, kLarge = 50'000'000;
   if (!blocks_wide_fit(traits, args)) return false;
   const int64_t m = args.x.rows();
   if (m <= 8) return m > 4 && args.weight->n() * args.weight->k() >= (m > 6 ? kMiddling : kLarge);
-  return m <= 64 || (m <= kBlocksWideRowsMax &&
-                     args.weight->n() / kLinearGroupRows >= 2 * int64_t{traits.sm_count});
+  return m <= kBlocksWideRowsMax;
 }
 
 void run_blocks_wide(OpContext& context, const LinearArgs& args) {
