@@ -21,8 +21,8 @@ bool blocks_gemv_fits(const DeviceTraits& traits, const LinearArgs& args) {
 // `blocks` is ahead.
 bool blocks_gemv_pays(const DeviceTraits& traits, const LinearArgs& args) {
   constexpr int64_t kSmall = 20'000'000;
-  const bool small = args.weight->n() * args.weight->k() < kSmall;
-  return (args.x.rows() < 4 || !small) && blocks_gemv_fits(traits, args);
+  return blocks_gemv_fits(traits, args) &&
+         (args.x.rows() < 4 || args.weight->n() * args.weight->k() >= kSmall);
 }
 
 void run_blocks_gemv(OpContext& context, const LinearArgs& args) {
