@@ -146,9 +146,11 @@ ReadAnswer read_answer(const AnswerPlan& plan, const std::string& text) {
 }
 
 void expect_valid(const AnswerPlan& plan, const ReadAnswer& read, const std::string& text) {
-  for (const auto& [name, arguments] : read.calls) {
-    const auto tool = std::find_if(plan.calls.tools.begin(), plan.calls.tools.end(),
-                                   [&](const CallForm::Tool& each) { return each.name == name; });
+  for (const auto& call : read.calls) {
+    const auto& [name, arguments] = call;
+    const auto tool =
+        std::find_if(plan.calls.tools.begin(), plan.calls.tools.end(),
+                     [&](const CallForm::Tool& each) { return each.name == call.first; });
     ASSERT_NE(tool, plan.calls.tools.end()) << name << " in " << text;
     const Result<Json> json = parse_json(arguments);
     ASSERT_TRUE(json.ok()) << json.status().message() << ": " << arguments << " in " << text;
