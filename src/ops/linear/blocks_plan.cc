@@ -8,6 +8,17 @@
 
 namespace headrace {
 
+namespace {
+
+// Of a group's stage in shared memory (packed_stage.cuh).
+int64_t stage_bytes(const PackedFormat& format) {
+  const int64_t chunks = packed_stage_chunks(format.low_bits);
+  const int64_t blocks = 32 * chunks / format.columns;
+  return chunks * format.quant_bytes + blocks * (format.half_bytes + format.part_scale_bytes);
+}
+
+}  // namespace
+
 int64_t unpacked_rows(const LinearWeight& weight) {
   // What is unpacked lies in the L2 cache when it is multiplied.
   constexpr int64_t kBytesMax = 32 << 20;
@@ -59,12 +70,11 @@ BlocksWidePlan plan_blocks_wide(const BlocksWideRows& rows, const LinearWeight::
     if (share(splits) < share(plan.splits)) plan.splits = splits;
   }
   const PackedFormat& format = packed_format_of(segment.dtype);
-  const int32_t chunks = packed_stage_chunks(format.low_bits), columns = 32 * chunks;
-  const int32_t blocks_of_scales = columns / format.columns;
-  const int32_t stage = chunks * format.quant_bytes +
-                        blocks_of_scales * (format.half_bytes + format.part_scale_bytes);
-  const int32_t scales = columns / format.part_columns * 128;  // as lanes share them
-  const int32_t x_stage = rows.tiles * (kWideStepBytes + 256) / 2;
+  const auto stage = static_cast<int32_t>(stage_bytes(format));
+  const int32_t parts = 32 * packed_stage_chunks(format.low_bits) / format.part_columns;
+  const int32_t scales = parts * 128;   // as lanes share them (wide_scales.cuh)
+  constexpr int32_t kMeansBytes = 256;  // of a tile of x, in the first half of each step
+  const int32_t x_stage = rows.tiles * ((kWideStepBytes - kMeansBytes) / 2 + kMeansBytes);
   // As many stages of x as leave room for two of W.
   for (plan.x_stages = kWideStagesMax;; --plan.x_stages) {
     const int32_t room = kSharedMax - plan.x_stages * x_stage - kBlocksWideWarps * scales;
@@ -81,10 +91,8 @@ BlocksGemvPlan plan_blocks_gemv(int64_t m, int64_t k, const LinearWeight::Segmen
   constexpr int64_t kSharedMax = 226 << 10, kSharedMin = 116 << 10;
   constexpr int64_t kSumsOfRounds = 24 << 10, kStagesMin = 2, kPadding = 128;
   const PackedFormat& format = packed_format_of(segment.dtype);
-  const int64_t chunks = packed_stage_chunks(format.low_bits), columns = 32 * chunks;
-  if (m == 0 || k % columns != 0) return {};
-  const int64_t scales = columns / format.columns * (format.half_bytes + format.part_scale_bytes);
-  const int64_t stage = kBlocksGemvWarps * (chunks * format.quant_bytes + scales);
+  if (m == 0 || k % (32 * packed_stage_chunks(format.low_bits)) != 0) return {};
+  const int64_t stage = kBlocksGemvWarps * stage_bytes(format);
   const int64_t share = (segment.group_count + sm_count - 1) / sm_count;
   const int64_t blocks = (segment.group_count + share - 1) / share;
   const int64_t sums_of_group = 4 * kBlocksGemvWarps * kLinearGroupRows * m;

@@ -1,8 +1,8 @@
 // The kernel of blocks_wide.h. A warp takes a packed group (16 rows of W), whose stages come
 // through a ring of its own in shared memory (packed_stage.cuh), and unpacks it in registers; four
 // warps are a warpgroup, whose 64 rows of W are one side of wgmma products and rows of x in shared
-// memory the other. All warps of a block read the same x, which one more warp asks for; the blocks
-// of a cluster share K, and their sums meet in shared memory.
+// memory the other. All warps of a block read the same x. Two more warps ask for x and for W; the
+// blocks of a cluster share K, and their sums meet in shared memory.
 #pragma once
 
 #include "gpu/cluster.cuh"
@@ -124,7 +124,7 @@ struct XStages {
 };
 
 // What the tenth warp does: its first lanes bring stages of W, each to a ring of one warp.
-template <class T, int kType>
+template <int kType>
 struct WStages {
   using Stage = PackedStage<kType>;
   static constexpr int kStagesOfStep = kWideStepChunks / Stage::kChunks;
@@ -166,7 +166,7 @@ class WideWarp {
   using Scales = WideScales<kType>;
   using X = XStages<kTiles>;
   static constexpr int kColumns = 8 * kTiles;
-  static constexpr int kStagesOfStep = kWideStepChunks / Stage::kChunks;
+  static constexpr int kPartsOfStage = Stage::kChunks / kXStageChunks;  // stages of x
 
  public:
   __device__ __forceinline__ WideWarp(const WideArguments<T>& args, WideBarriers& barriers,
@@ -187,11 +187,11 @@ class WideWarp {
       WideMeans<kType> means;
 #pragma unroll
       for (int part = 0; part < 2; ++part) {
-        if (part % (2 / kStagesOfStep) == 0) {
+        if (part % kPartsOfStage == 0) {
           barriers_.arrived[warp_][w.slot].wait(w.phase);
           means = Scales::share(reader(w.slot), scales_, lane_);
         }
-        const int first = part % (2 / kStagesOfStep) * kXStageChunks;
+        const int first = part % kPartsOfStage * kXStageChunks;
         Unpacking next(*this, w.slot, first);
         barriers_.full[x.slot].wait(x.phase);
         const uint32_t at =
@@ -201,7 +201,7 @@ class WideWarp {
         }
         half_step(sums, next, at, read);
         read = x.slot;
-        if (part % (2 / kStagesOfStep) == 2 / kStagesOfStep - 1) {
+        if (part % kPartsOfStage == kPartsOfStage - 1) {
           __syncwarp();
           if (lane_ == 0) barriers_.read[warp_][w.slot].arrive();
           w.next(args_.plan.stages);
@@ -333,15 +333,15 @@ __global__ void __launch_bounds__(kWideThreads, 2)
   std::byte* const rings = shared + x_slots * X::kBytes;
   std::byte* const scales = rings + kBlocksWideWarps * slots * PackedStage<kType>::kBytes;
   const int lane = static_cast<int>(threadIdx.x) % kWarpThreads;
-  constexpr int kOfW = kBlocksWideWarps + 1;
-  if (warp == kBlocksWideWarps && lane == 0) {
+  constexpr int kOfX = kBlocksWideWarps, kOfW = kOfX + 1;  // warps
+  if (warp == kOfX && lane == 0) {
     for (int32_t slot = 0; slot < x_slots; ++slot) {
       barriers.full[slot].init(1);
       barriers.empty[slot].init(kBlocksWideWarps);
     }
     fence_barrier_init();
   }
-  if (warp == kOfW && lane < kBlocksWideWarps) WStages<T, kType>::init(barriers, lane, slots);
+  if (warp == kOfW && lane < kBlocksWideWarps) WStages<kType>::init(barriers, lane, slots);
   __syncthreads();
   float sums[4 * kTiles] = {};
   if (warp == kOfW) {
@@ -350,10 +350,10 @@ __global__ void __launch_bounds__(kWideThreads, 2)
       // last group repeat it: their sums are not stored.
       const PackedGroup group =
           args.common.weight.group(min(place.first_group + lane, args.common.groups - 1));
-      WStages<T, kType>::bring(rings + lane * slots * PackedStage<kType>::kBytes, barriers, lane,
-                               group, args.common.weight.chunks,
-                               place.first_step * WStages<T, kType>::kStagesOfStep,
-                               place.last_step * WStages<T, kType>::kStagesOfStep, slots);
+      WStages<kType>::bring(rings + lane * slots * PackedStage<kType>::kBytes, barriers, lane,
+                            group, args.common.weight.chunks,
+                            place.first_step * WStages<kType>::kStagesOfStep,
+                            place.last_step * WStages<kType>::kStagesOfStep, slots);
     }
     wait_for_earlier_kernels();
   } else {
