@@ -357,6 +357,6 @@ stage_cuda() {
   if readelf -d build-cuda/headrace | grep -q 'NEEDED.*libcuda\.so'; then
     fail "build-cuda/headrace needs libcuda.so to start: no driver, no program"
   fi
-  run_ctest cuda build-cuda -R "$(one_of tensor_test ops_test)"
+  run_ctest cuda build-cuda -R "$(one_of tensor_test ops_test models_test)"
   finish "program, tests and benches with CUDA; starts without a driver"
 }
