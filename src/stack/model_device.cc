@@ -23,7 +23,7 @@ int gpu_of_rank(const DeviceOptions& options, int32_t rank) {
 Result<std::vector<std::unique_ptr<Device>>> create_gpus(const DeviceOptions& options) {
   const int32_t ranks = options.tensor_parallel_size;
   if (ranks > kPeerRanksMax) {
-    return unsupported(
+    return invalid_argument(
         fmt::format("--tensor-parallel-size {}: a model is split over {} GPUs at most", ranks,
                     kPeerRanksMax),
         "tensor_parallel_size");
@@ -54,6 +54,13 @@ void load_kernels_at_start(const DeviceOptions& options) {
   }
 }
 
+// Whether `--device auto` goes on with the CPU where no GPU came, which a line of the log says.
+bool gives_way_to_cpu(const DeviceOptions& options, const Status& gpu) {
+  if (options.choice == DeviceChoice::kGpu || !auto_takes_cpu(gpu)) return false;
+  log_warning("{}: --device auto takes the CPU", gpu.message());
+  return true;
+}
+
 }  // namespace
 
 bool takes_gpu(const DeviceOptions& options) {
@@ -66,8 +73,7 @@ Result<std::unique_ptr<Device>> create_device(const DeviceOptions& options) {
   if (takes_gpu(options)) {
     auto gpu =
         create_cuda_device(gpu_of_rank(options, 0), options.threads, options.batch_invariant);
-    if (options.choice == DeviceChoice::kGpu || !auto_takes_cpu(gpu.status())) return gpu;
-    log_warning("{}: --device auto takes the CPU", gpu.status().message());
+    if (gpu.ok() || !gives_way_to_cpu(options, gpu.status())) return gpu;
   }
   return create_cpu_device(options.threads, CpuFeatures::detect(), options.cpu_bind,
                            options.batch_invariant);
@@ -87,7 +93,10 @@ Result<std::vector<std::unique_ptr<Device>>> create_devices(const DeviceOptions&
     devices.push_back(std::move(device));
     return devices;
   }
-  if (takes_gpu(options)) return create_gpus(options);
+  if (takes_gpu(options)) {
+    auto gpus = create_gpus(options);
+    if (gpus.ok() || !gives_way_to_cpu(options, gpus.status())) return gpus;
+  }
   const ThreadPlacement threads =
       place_threads(CpuTopology::read(), options.threads, options.cpu_bind);
   for (int32_t rank = 0; rank < ranks; ++rank) {
