@@ -16,9 +16,11 @@ CLASSES = {
     "smollm3": "SmolLM3ForCausalLM", "olmo2": "Olmo2ForCausalLM", "starcoder2": "Starcoder2ForCausalLM", "phi3": "Phi3ForCausalLM",
     "qwen3_moe": "Qwen3MoeForCausalLM", "qwen2_moe": "Qwen2MoeForCausalLM", "gpt_oss": "GptOssForCausalLM",
     "qwen3_5_text": "Qwen3_5ForCausalLM", "lfm2": "Lfm2ForCausalLM", "deepseek_v2": "DeepseekV2ForCausalLM",
-    "bamba": "BambaForCausalLM", "jamba": "JambaForCausalLM",
+    "bamba": "BambaForCausalLM", "jamba": "JambaForCausalLM", "llama4_text": "Llama4ForCausalLM", "cohere": "CohereForCausalLM",
+    "olmo_hybrid": "OlmoHybridForCausalLM", "kimi_linear": "KimiLinearForCausalLM", "minimax": "MiniMaxForCausalLM",
 }  # fmt: skip
-NORMED_HEADS = ("qwen3", "qwen3_moe", "gemma3", "olmo2")
+NORMED_HEADS = ("qwen3", "qwen3_moe", "gemma3", "olmo2", "llama4_text", "cohere")
+KEEPS_STATES = ("qwen3_5_text", "lfm2", "bamba", "jamba", "olmo_hybrid", "kimi_linear", "minimax")
 GELU = ("gemma", "gemma2", "gemma3", "starcoder2")
 
 
@@ -63,7 +65,7 @@ class Shape:
         return any(key in self.more for key in ("num_experts", "num_local_experts", "n_routed_experts"))
 
     def keeps_states(self):
-        return self.kind in ("qwen3_5_text", "lfm2", "bamba", "jamba")
+        return self.kind in KEEPS_STATES
 
     def keeps_latents(self):
         return "kv_lora_rank" in self.more
@@ -140,6 +142,24 @@ SHAPES = [
           moe_intermediate_size=256, first_k_dense_replace=1, norm_topk_prob=False, routed_scaling_factor=1.0, n_group=1,
           topk_group=1, topk_method="greedy", attention_bias=False),
     Shape("deep-mha", "llama", 32, 32, 128, 256, 32000, layers=8),
+    Shape("chunks", "llama4_text", 8, 2, 128, 512, 32000, layers=4, ffn=256, intermediate_size_mlp=1024, attention_chunk_size=128,
+          attn_temperature_tuning=True, attn_scale=0.1, floor_scale=256, use_qk_norm=True, no_rope_layers=[1, 1, 1, 0],
+          moe_layers=[1, 3], interleave_moe_layer_step=2, num_local_experts=16, num_experts_per_tok=1, attention_bias=False,
+          layer_types=["chunked_attention"] * 3 + ["full_attention"]),
+    Shape("head-norms", "cohere", 8, 2, 64, 512, 32000, use_qk_norm=True, layer_norm_eps=1e-5, logit_scale=0.5, attention_bias=False),
+    Shape("delta-hybrid", "olmo_hybrid", 8, 2, 64, 512, 32000, layers=3, attention_bias=False, linear_allow_neg_eigval=True,
+          linear_conv_kernel_dim=4, linear_key_head_dim=96, linear_num_key_heads=2, linear_num_value_heads=4,
+          linear_value_head_dim=128, layer_types=["linear_attention", "full_attention", "linear_attention"]),
+    Shape("kimi", "kimi_linear", 8, 8, 72, 512, 32000, layers=4, q_lora_rank=None, kv_lora_rank=512, qk_rope_head_dim=64,
+          qk_nope_head_dim=128, v_head_dim=128, mla_use_nope=True, num_experts=16, num_experts_per_token=4, num_shared_experts=1,
+          moe_intermediate_size=256, moe_renormalize=True, moe_router_activation_func="sigmoid", moe_layer_freq=1,
+          first_k_dense_replace=1, num_expert_group=1, topk_group=1, routed_scaling_factor=1.8, attention_bias=False,
+          linear_attn_config={"full_attn_layers": [3], "kda_layers": [1, 2, 4], "head_dim": 128, "num_heads": 4,
+                              "short_conv_kernel_size": 4}),
+    Shape("lightning", "minimax", 8, 2, 128, 512, 32000, layers=4, ffn=256, block_size=256, num_local_experts=8,
+          num_experts_per_tok=2, full_attn_alpha_factor=2.5, full_attn_beta_factor=0.8, linear_attn_alpha_factor=3.0,
+          linear_attn_beta_factor=1.2, mlp_alpha_factor=2.0, mlp_beta_factor=1.1,
+          layer_types=["linear_attention", "linear_attention", "full_attention", "linear_attention"]),
 ]  # fmt: skip
 
 
