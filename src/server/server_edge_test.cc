@@ -61,8 +61,14 @@ TEST(Edge, TemplateKwargsAreBounded) {
   }
 }
 
-// 50,000 keys took 10.8 s each, on a thread that serves /health. The bounds here are for machines
-// under load: what is quadratic misses them by far.
+#ifdef HEADRACE_SANITIZED
+constexpr double kSlower = 20;
+#else
+constexpr double kSlower = 1;
+#endif
+
+// 50,000 keys took 10.8 s each, on a thread that serves /health. The bound of the slowest is for
+// machines under load: what is quadratic misses it by far.
 TEST(Edge, ManyKeysAreRefusedAtOnceWhileHealthAnswers) {
   Fixture f;
   const std::string body = kwargs_body(90'000);
@@ -97,7 +103,8 @@ TEST(Edge, ManyKeysAreRefusedAtOnceWhileHealthAnswers) {
       alone * 1e3, slowest * 1e3, health[health.size() / 2] * 1e3, health.size(),
       health.back() * 1e3);
   EXPECT_LT(slowest, 5);
-  EXPECT_LT(health[health.size() / 2], 0.5);
+  EXPECT_LT(alone, 0.05 * kSlower);
+  EXPECT_LT(health[health.size() / 2], 0.01 * kSlower);
 }
 
 // What takes long takes a text thread; all of them taken, the others go on.

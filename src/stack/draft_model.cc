@@ -159,7 +159,9 @@ Result<DraftModel> load_draft_model(const StackOptions& options, const DraftTarg
                                     device));
     return draft;
   }
-  HR_ASSIGN_OR_RETURN(draft.source, open_model_source(options.draft_model));
+  auto source = open_model_source(options.draft_model);
+  if (!source.ok()) return source.status().with_context("--model-draft");
+  draft.source = std::move(source).value();
   draft.weights = read_weights(*draft.source, options.load, device.pool().thread_count());
   ModelConfig& config = draft.weights.config;
   if (Status status = refusal(draft.weights.problems); !status.ok()) return named(status);
