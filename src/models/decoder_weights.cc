@@ -327,7 +327,8 @@ class DecoderLoader {
       each.experts = rows.experts;
       each.expert = rows.expert;
       each.exact = stack.exact;
-      each.dense = stack.dense;
+      each.dense = stack.dense || (stack.of_experts && !options_.pack_experts);
+      each.of_experts = stack.of_experts;
       each.row_order = rows.order;
       each.first_row = rows.first;
       each.rows = rows.count;
@@ -365,7 +366,7 @@ class DecoderLoader {
     std::string name;
     Shape shape;                      // in the file; of each matrix of a stack
     int32_t experts = 0, expert = 0;  // which of how many; 0: it is no stack
-    bool exact = false, dense = false;
+    bool exact = false, dense = false, of_experts = false;
     std::span<const int32_t> row_order;
     int64_t first_row = 0, rows;
     int64_t first_column = 0, columns;
@@ -462,12 +463,31 @@ class DecoderLoader {
     source.quantise_to = quantised_type(*options_.quantise_to, head, wanted.columns);
   }
 
+  // A GPU's kernels take experts of one block type, or a matrix.
+  void keep_experts_alike(std::vector<LinearSource>& sources) const {
+    if (device_.kind() != DeviceKind::kCuda) return;
+    const auto type_of = [](const LinearSource& source) {
+      return source.quantise_to.value_or(source.weight.dtype);
+    };
+    const DType first = type_of(sources.front());
+    if (is_quantised(first) && std::ranges::all_of(sources, [&](const LinearSource& source) {
+          return type_of(source) == first && !source.unpack;
+        })) {
+      return;
+    }
+    for (LinearSource& source : sources) {
+      source.unpack = true;
+      if (source.quantise_to && is_quantised(*source.quantise_to)) source.quantise_to.reset();
+    }
+  }
+
   Result<LinearWeight> matrix(const std::vector<NamedMatrix>& stacked) {
     std::vector<LinearSource> sources;
     for (const NamedMatrix& each : stacked) {
       HR_ASSIGN_OR_RETURN(LinearSource source, source_of(each));
       sources.push_back(std::move(source));
     }
+    if (stacked.front().of_experts) keep_experts_alike(sources);
     const LinearCompute compute = compute_of(stacked.front());
     if (uploader_) return LinearWeight::start_pack(device_, *uploader_, sources, compute);
     const std::string name = name_of(stacked.front());

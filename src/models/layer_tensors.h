@@ -39,10 +39,11 @@ struct MatrixStack {
   int64_t columns = 0;
   bool bias = false;  // each has one, name.bias, whose values lie in the order of the rows
   int64_t first_column = 0;
-  int64_t of_columns = 0;  // of the tensors; 0: `columns`
-  bool exact = false;      // multiplied in f32, whatever the model computes in; never quantised
-  bool dense = false;      // GPU: a matrix of the model's activation type, whatever a file has
-  bool adapts = false;     // adapters may add to its product, which the branch computes
+  int64_t of_columns = 0;   // of the tensors; 0: `columns`
+  bool exact = false;       // multiplied in f32, whatever the model computes in; never quantised
+  bool dense = false;       // GPU: a matrix of the model's activation type, whatever a file has
+  bool of_experts = false;  // GPU: packed if all rows have one block type, else as `dense`
+  bool adapts = false;      // adapters may add to its product, which the branch computes
 
   int64_t columns_in_file() const { return of_columns > 0 ? of_columns : columns; }
   Shape shape_in_file(const Rows& of) const {

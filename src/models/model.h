@@ -187,6 +187,7 @@ struct ModelLoadOptions {
   // Matrices of a float type are quantised to this while they are packed (Q8_0, Q4_0, Q4_K).
   std::optional<DType> quantise_to;
   bool unpack_blocks = false;                 // CUDA: block types become 16 bits a weight
+  bool pack_experts = false;                  // CUDA: experts of block types stay packed
   std::function<void(double done)> progress;  // may be empty; [0, 1]
   // CPU, or null. Packed matrices are those that it has; it outlives the model. Where it has none,
   // they are added to it.

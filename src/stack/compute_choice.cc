@@ -85,9 +85,21 @@ bool unpacks_blocks(const LoadOptions& options, const ModelWeights& weights,
          2 * weights.parameter_count <= device.memory_bytes / kShareOfMemory;
 }
 
-bool has_unpacked_experts(const LoadOptions& options, const ModelWeights& weights) {
+bool packs_experts(const LoadOptions& options, const ModelWeights& weights,
+                   const DeviceTraits& device) {
+  if (options.dtype == DType::kF32) return false;
+  if (options.quantise_to) return true;
+  if (options.block_weights != BlockWeights::kAuto) {
+    return options.block_weights == BlockWeights::kPacked;
+  }
+  // Keys and values want the other half.
+  return 2 * weights.parameter_count > device.memory_bytes / 2;
+}
+
+bool has_unpacked_experts(const LoadOptions& options, const ModelWeights& weights,
+                          const DeviceTraits& device) {
   return weights.config.experts.count > 0 && options.dtype != DType::kF32 &&
-         (options.quantise_to || !has_float_matrices(weights));
+         !has_float_matrices(weights) && !packs_experts(options, weights, device);
 }
 
 bool has_float_matrices(const ModelWeights& weights) {

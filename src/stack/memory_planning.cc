@@ -83,13 +83,13 @@ int32_t default_model_len(const StackOptions& options, const ModelWeights& weigh
   }
   const auto usable = static_cast<int64_t>(static_cast<double>(device.free_bytes()) *
                                            memory.gpu_memory_utilization);
-  // 16 bits each at most, as experts always are; packed blocks may be an eighth larger than the
-  // file's.
+  // 16 bits each at most; packed blocks may be an eighth larger than the file's.
   const int64_t sixteen_bits = 2 * weights.parameter_count;
+  const bool unpacks = config.experts.count > 0
+                           ? !packs_experts(options.load, weights, device.traits())
+                           : unpacks_blocks(options.load, weights, device.traits());
   const int64_t weight_bytes =
-      config.experts.count > 0 || unpacks_blocks(options.load, weights, device.traits())
-          ? sixteen_bits
-          : std::min(sixteen_bits, packed_bytes(options.load, weights) * 9 / 8);
+      unpacks ? sixteen_bits : std::min(sixteen_bits, packed_bytes(options.load, weights) * 9 / 8);
   const int64_t kv_bytes = memory.kv_cache_memory_bytes > 0
                                ? memory.kv_cache_memory_bytes
                                : usable - weight_bytes / ranks - kGpuRunnerBytes -

@@ -249,10 +249,10 @@ class StackLoader {
     HR_RETURN_IF_ERROR(check_kept(weights));
     if (has_states(weights.config)) HR_RETURN_IF_ERROR(check_state_options(options_));
     HR_ASSIGN_OR_RETURN(weights.config.served_length, plan_model_len(options_, weights, device()));
-    if (on_gpu() && has_unpacked_experts(options_.load, weights)) {
+    if (on_gpu() && has_unpacked_experts(options_.load, weights, device().traits())) {
       log_warning(
-          "{}: on a GPU experts have 16 bits each, whatever the file has or --quantization "
-          "asks for",
+          "{}: experts have 16 bits each, whatever the file has: they find room, and many streams "
+          "are faster so; --block-weights packed keeps them as they are",
           options_.model);
     }
     if (options_.device.enable_expert_parallel) warn_of_no_experts(weights.config);
@@ -272,6 +272,7 @@ class StackLoader {
         .compute = compute(),
         .quantise_to = options_.load.quantise_to,
         .unpack_blocks = on_gpu() && unpacks_blocks(options_.load, weights, device().traits()),
+        .pack_experts = on_gpu() && packs_experts(options_.load, weights, device().traits()),
         .timeline = timeline()};
     if (progress_) load.progress = [this](double done) { report("loading", done); };
     release_code();  // of the start; the end of a load is when most memory is in use

@@ -97,14 +97,22 @@ class ChosenKernels {
 // On memory full of NaN, recorded. Rounding swaps experts here and there: nine of ten positions
 // are near.
 void expect_near_cpu(DType dtype, double distance_max, const std::string& kernel,
-                     const std::vector<std::string>& preferred) {
+                     const std::vector<std::string>& preferred,
+                     std::optional<DType> quantise_to = {}) {
   SCOPED_TRACE(kernel);
   const bool of_few_rows = kernel.starts_with("norm_route/");
-  auto cpu = ModelUnderTest::load(mixture_options(DeviceChoice::kCpu, DType::kF32));
+  StackOptions on_cpu = mixture_options(DeviceChoice::kCpu, DType::kF32);
+  if (quantise_to) {  // its weights, and activations of 16 bits
+    on_cpu.load.dtype = {};
+    on_cpu.load.activation_bits = 16;
+    on_cpu.load.quantise_to = quantise_to;
+  }
+  auto cpu = ModelUnderTest::load(on_cpu);
   ASSERT_TRUE(cpu.ok()) << cpu.status().message();
   ChosenKernels chosen;
   const OpHooks hooks = chosen.hooks(preferred);
   StackOptions options = mixture_options(DeviceChoice::kGpu, dtype);
+  options.load.quantise_to = quantise_to;
   options.runner.poison_workspace = true;
   options.runner.hooks = &hooks;
   auto gpu = ModelUnderTest::load(options);
@@ -143,6 +151,17 @@ TEST(ExpertsCuda, AnswersAreNearTheCpus) {
   expect_near_cpu(DType::kBF16, 0.1, routing, {routing});
   expect_near_cpu(DType::kF16, 0.02, routing, {routing});
   expect_near_cpu(DType::kF32, 1e-3, "grouped_linear/cuda/any", {});
+}
+
+// Experts of block types, as they lie in a file: few rows and, of prompts, many.
+TEST(ExpertsCuda, PackedExpertsAreNearTheCpus) {
+  if (!cuda_device_present()) GTEST_SKIP() << "not run: there is no GPU";
+  for (const std::string kernel : {"grouped_linear/cuda/blocks", "grouped_linear/cuda/unpacked"}) {
+    for (const DType type : {DType::kQ8_0, DType::kQ4_0}) {
+      expect_near_cpu(DType::kBF16, 0.1, kernel, {}, type);
+      expect_near_cpu(DType::kF16, 0.02, kernel, {}, type);
+    }
+  }
 }
 
 // With --batch-invariant a row's bits are its sequence's own: together, alone, cut otherwise.

@@ -25,7 +25,7 @@ void take_columns(MatrixStack& stack, const Shares& shares, int32_t rank) {
 // Matrices [rows, columns] of some experts, those of `names` side by side.
 MatrixStack stack_of(const std::vector<const char*>& names, const MixtureSpec& spec,
                      const ExpertRange& experts, int64_t rows, int64_t columns) {
-  MatrixStack stack{.columns = columns, .bias = spec.bias, .dense = true};
+  MatrixStack stack{.columns = columns, .bias = spec.bias, .of_experts = true};
   for (int32_t e = experts.first; e < experts.last; ++e) {
     for (const char* name : names) {
       MatrixStack::Rows& each = stack.rows.emplace_back(MatrixStack::Rows{name, rows});
@@ -44,9 +44,12 @@ Status ExpertBank::load(LayerTensors& tensors) {
   if (!spec_.gated) names.erase(names.begin());
   MatrixStack gate_up = stack_of(names, spec_, experts, spec_.width, hidden_);
   for (MatrixStack::Rows& rows : gate_up.rows) take_rows(rows, widths, rank);
+  gate_up.dense =
+      !experts_can_be_packed(gate_up.rows.front().count * std::ssize(names), spec_.gated);
   HR_ASSIGN_OR_RETURN(gate_up_, tensors.matrix(gate_up));
   MatrixStack down = stack_of({"ffn_down_exps"}, spec_, experts, hidden_, spec_.width);
   take_columns(down, widths, rank);
+  down.dense = !experts_can_be_packed(hidden_, /*gated=*/false);
   // Of an expert that ranks share, they add up what each makes: its bias is added once.
   down.bias = down.bias && (rank == 0 || !widths.is_shared_out());
   HR_ASSIGN_OR_RETURN(down_, tensors.matrix(down));
@@ -93,6 +96,9 @@ int64_t ExpertBank::op_workspace_bytes(int64_t rows, const LinearLayer& router) 
   ArenaPlaces places;
   place(places, rows);
   int64_t op_bytes = norm_route_workspace_bytes(rows, router.weight, spec_.router);
+  for (const LinearLayer* const matrices : {&gate_up_, &down_}) {
+    op_bytes = std::max(op_bytes, grouped_workspace_bytes(matrices->weight, part_.experts.count()));
+  }
   if (has_shared()) {
     op_bytes = std::max({op_bytes, linear_workspace_bytes(rows, shared_gate_up_.weight),
                          linear_workspace_bytes(rows, shared_down_.weight)});

@@ -22,6 +22,11 @@ void run_blocks(OpContext& context, const LinearArgs& args);
 bool unpacked_fits(const DeviceTraits& traits, const LinearArgs& args);
 void run_unpacked(OpContext& context, const LinearArgs& args);
 
+// Rows [first, first + out.rows()) of the weight, which are whole groups but for its last and of
+// one segment, as a matrix of a 16-bit type.
+void unpack_block_rows(OpContext& context, const LinearWeight& weight, int64_t first,
+                       const TensorView& out);
+
 // With more rows of x `blocks_wide` and `unpacked` are ahead (docs/kernels/notebook/linear.md).
 inline constexpr int64_t kBlocksRowsMax = 32;
 // Rows of x that `blocks` takes at a time.

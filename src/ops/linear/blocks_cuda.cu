@@ -109,6 +109,16 @@ void run_blocks(OpContext& context, const LinearArgs& args) {
   });
 }
 
+void unpack_block_rows(OpContext& context, const LinearWeight& weight, int64_t first,
+                       const TensorView& out) {
+  for (const LinearWeight::Segment& segment : weight.segments()) {
+    if (first < segment.first_row || first >= segment.first_row + segment.row_count) continue;
+    gpu::with_half_type(out.dtype, [&]<class T>(gpu::ElementType<T>) {
+      unpack_rows(context, weight, segment, first, out.rows(), reinterpret_cast<T*>(out.data));
+    });
+  }
+}
+
 bool unpacked_fits(const DeviceTraits& traits, const LinearArgs& args) {
   return blocks_fit(traits, args) && !traits.batch_invariant;
 }
@@ -122,11 +132,9 @@ void run_unpacked(OpContext& context, const LinearArgs& args) {
     const int64_t end = segment.first_row + segment.row_count;
     for (int64_t first = segment.first_row; first < end; first += rows_max) {
       const int64_t count = std::min(rows_max, end - first);
-      gpu::with_half_type(args.x.dtype, [&]<class T>(gpu::ElementType<T>) {
-        unpack_rows(context, weight, segment, first, count, reinterpret_cast<T*>(scratch));
-      });
-      const LinearWeight part = LinearWeight::matrix_at(
-          context.device, {scratch, args.x.dtype, Shape{count, weight.k()}});
+      const TensorView matrix(scratch, args.x.dtype, Shape{count, weight.k()});
+      unpack_block_rows(context, weight, first, matrix);
+      const LinearWeight part = LinearWeight::matrix_at(context.device, matrix);
       LinearArgs product = args;
       product.weight = &part;
       product.bias = args.bias == nullptr ? nullptr : args.bias + first;

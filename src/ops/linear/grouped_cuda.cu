@@ -101,13 +101,23 @@ void run_tiles(OpContext& context, const GroupedLinearArgs& args) {
   run_grouped_tiles(context, args, kTiles);
 }
 
+bool blocks_pay(const DeviceTraits& traits, const GroupedLinearArgs& args) {
+  return grouped_blocks_fit(traits, args) &&
+         (traits.batch_invariant || args.rows_about() <= kGroupedBlocksRowsMax * args.experts());
+}
+
 constexpr std::array kGrouped = {
+    Kernel<GroupedLinearArgs>{"grouped_linear/cuda/blocks", blocks_pay, run_grouped_blocks},
+    Kernel<GroupedLinearArgs>{"grouped_linear/cuda/unpacked", grouped_unpacked_fits,
+                              run_grouped_unpacked},
     Kernel<GroupedLinearArgs>{"grouped_linear/cuda/many", tiles_pay<GroupedTiles::kMany>,
                               run_tiles<GroupedTiles::kMany>},
     Kernel<GroupedLinearArgs>{"grouped_linear/cuda/few", tiles_fit<GroupedTiles::kFew>,
                               run_tiles<GroupedTiles::kFew>},
     Kernel<GroupedLinearArgs>{"grouped_linear/cuda/many_any_rows", tiles_fit<GroupedTiles::kMany>,
                               run_tiles<GroupedTiles::kMany>, Selection::kByName},
+    Kernel<GroupedLinearArgs>{"grouped_linear/cuda/blocks_any_rows", grouped_blocks_fit,
+                              run_grouped_blocks, Selection::kByName},
     Kernel<GroupedLinearArgs>{.name = "grouped_linear/cuda/any",
                               .supports = grouped_any_fits,
                               .run = run_grouped_any,

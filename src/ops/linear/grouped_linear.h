@@ -41,6 +41,12 @@ struct GroupedLinearArgs {
 };
 
 void grouped_linear(OpContext& context, const GroupedLinearArgs& args);
+// Scratch memory that it takes at most: where W is packed, on a GPU.
+int64_t grouped_workspace_bytes(const LinearWeight& weight, int64_t experts);
+// Whether a GPU's kernels take `rows` rows of each expert packed, in block types.
+inline bool experts_can_be_packed(int64_t rows, bool gated) {
+  return rows % (gated ? 2 * kLinearGroupRows : kLinearGroupRows) == 0;
+}
 
 // Of all experts' bytes: which of them have rows is known to the device alone.
 OpCost op_cost(const GroupedLinearArgs& args);

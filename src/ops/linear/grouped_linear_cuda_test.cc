@@ -11,6 +11,7 @@
 #include "ops/cuda_fixture.h"
 #include "ops/linear/grouped_linear.h"
 #include "ops/linear/linear.h"
+#include "ops/packing/random_matrix.h"
 
 namespace headrace {
 namespace {
@@ -21,11 +22,12 @@ struct GroupedCase {
   std::optional<Activation> gate = {};
   bool gathers = true;
   bool bias = false;
+  std::optional<DType> block = {};  // type of W, where that is not x's
 
   std::string name(DType dtype) const {
     return std::string(dtype_name(dtype)) + " " + testing::PrintToString(counts) + " N" +
            std::to_string(n) + " K" + std::to_string(k) + (gate ? " gated" : "") +
-           (gathers ? " gathered" : "");
+           (gathers ? " gathered" : "") + (block ? " of " + std::string(dtype_name(*block)) : "");
   }
   int64_t listed() const { return std::accumulate(counts.begin(), counts.end(), int64_t{0}); }
   int64_t outputs() const { return gate ? n / 2 : n; }
@@ -60,13 +62,17 @@ class GroupedRun {
     for (int64_t i = 0; c.gathers && i < c.listed(); ++i) {
       rows_.push_back(static_cast<int32_t>(rng_.below(static_cast<uint64_t>(rows_of_x_))));
     }
-    weights_ = rounded_floats(rng_, dtype, experts * c.n * c.k, 0.5f);
+    if (c.block) {
+      blocks_.emplace(rng_, *c.block, experts * c.n, c.k);
+    } else {
+      weights_ = rounded_floats(rng_, dtype, experts * c.n * c.k, 0.5f);
+    }
     x_ = rounded_floats(rng_, dtype, rows_of_x_ * c.k);
     if (c.bias) bias_ = random_floats(rng_, experts * c.n, 3.0f);
     expected_.resize(static_cast<size_t>(c.listed() * c.outputs()));
     TestDevice cpu = TestDevice::cpu(2);
     OpContext context = cpu.context();
-    const LinearWeight weight = packed_for(cpu.device(), weights_, c.k, LinearCompute::kFloat32);
+    const LinearWeight weight = weight_on(cpu.device(), LinearCompute::kFloat32);
     grouped_linear(context, {.x = host_view(x_, rows_of_x_, c.k),
                              .weight = &weight,
                              .starts = starts_,
@@ -77,8 +83,7 @@ class GroupedRun {
   }
 
   void expect_of_every_kernel(TestDevice& cuda) {
-    const LinearWeight weight =
-        packed_for(cuda.device(), weights_, case_.k, grouped_compute_of(dtype_));
+    const LinearWeight weight = weight_on(cuda.device(), grouped_compute_of(dtype_));
     const CudaArray<int32_t> starts(cuda, starts_), rows(cuda, rows_.empty() ? starts_ : rows_);
     const CudaArray<float> bias(cuda, bias_.empty() ? std::vector<float>(1) : bias_);
     const CudaMatrix x(cuda, dtype_, rows_of_x_, case_.k, 8, &x_);
@@ -96,18 +101,28 @@ class GroupedRun {
       SCOPED_TRACE(std::string(kernel.name));
       OpContext context = cuda.context();
       kernel.run(context, args);
-      expect_near(y.read(), expected_, 2 * unit_of(dtype_), tolerance());
+      // What is unpacked is rounded once more, to x's type.
+      const bool rounds = case_.block && kernel.name.ends_with("unpacked");
+      expect_near(y.read(), expected_, 2 * unit_of(dtype_),
+                  tolerance() + (rounds ? unit_of(dtype_) * sums() : 0));
       ++ran;
     }
     EXPECT_GE(ran, 1);
   }
 
  private:
-  // Of sums of K products of deviation 0.5; a gated value is a product of two of them.
-  double tolerance() const {
-    const double sums = 0.5 * std::sqrt(static_cast<double>(case_.k));
-    return 8e-6 * sums * (case_.gate ? sums : 1.0) + 1e-5;
+  LinearWeight weight_on(Device& device, LinearCompute compute) {
+    if (!case_.block) return packed_for(device, weights_, case_.k, compute);
+    const LinearSource source{blocks_->view(), {}};
+    return std::move(LinearWeight::pack(device, {&source, 1}, compute).value());
   }
+
+  // Of sums of K products of deviation 0.5, or of what they are gated to: a product of two.
+  double sums() const {
+    const double sums = 0.5 * std::sqrt(static_cast<double>(case_.k));
+    return sums * (case_.gate ? sums : 1.0);
+  }
+  double tolerance() const { return 8e-6 * sums() + 1e-5; }
 
   const GroupedCase& case_;
   const DType dtype_;
@@ -115,6 +130,7 @@ class GroupedRun {
   std::vector<int32_t> starts_, rows_;
   int64_t rows_of_x_ = 0;
   std::vector<float> weights_, x_, bias_, expected_;
+  std::optional<RandomMatrix> blocks_;
 };
 
 std::vector<GroupedCase> grouped_cases() {
@@ -158,6 +174,35 @@ TEST(GroupedLinearCuda, EveryKernelIsThePlainLoops) {
       if (testing::Test::HasFailure()) return;
     }
   }
+}
+
+// Every block type; lists of no, one and many tiles of 8; K of fewer steps than warps and of more;
+// groups that a thread block has some of.
+TEST(GroupedLinearCuda, PackedBlocksAreThePlainLoops) {
+  HR_CUDA_DEVICE_OR_SKIP(cuda);
+  const std::vector<std::vector<int32_t>> lists = {
+      {1}, {0, 1, 0}, {1, 1, 1, 1, 1, 1, 1, 1}, {0, 0, 70, 0}, {8, 9, 0, 63, 64}, {0, 200}};
+  for (const DType type : kWeightTypes) {
+    if (!is_quantised(type)) continue;
+    for (const auto& list : lists) {
+      for (const GroupedCase& c : {
+               GroupedCase{list, 96, whole_blocks(type, 1), {}, true, false, type},
+               GroupedCase{list, 64, whole_blocks(type, 800), Activation::kSilu, true, true, type},
+               GroupedCase{list, 608, whole_blocks(type, 1536), Activation::kClampedSwish, false,
+                           true, type},
+               GroupedCase{list, 272, whole_blocks(type, 608), {}, false, true, type},
+           }) {
+        for (const DType dtype : {DType::kBF16, DType::kF16}) {
+          SCOPED_TRACE(c.name(dtype));
+          GroupedRun(c, dtype).expect_of_every_kernel(cuda);
+          if (testing::Test::HasFailure()) return;
+        }
+      }
+    }
+  }
+  // Experts in every lane of the list, and more.
+  const GroupedCase many{std::vector<int32_t>(130, 2), 64, 256, {}, true, false, DType::kQ4_K};
+  GroupedRun(many, DType::kBF16).expect_of_every_kernel(cuda);
 }
 
 // The same launch with other lists, as recorded steps replay it, and steps of many tiles a block.

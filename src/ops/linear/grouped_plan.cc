@@ -1,3 +1,5 @@
+#include <algorithm>
+
 #include "ops/linear/grouped.h"
 
 namespace headrace {
@@ -13,6 +15,17 @@ GroupedTiles plan_grouped(const GroupedProduct& product, const DeviceTraits& tra
   if (traits.batch_invariant) return GroupedTiles::kFew;
   const bool many = product.rows >= kManyRowsOfExpert * product.experts;
   return many ? GroupedTiles::kMany : GroupedTiles::kFew;
+}
+
+int64_t grouped_unpacked_experts(const LinearWeight& weight, int64_t experts) {
+  constexpr int64_t kBytesMax = 128 << 20;
+  const int64_t bytes = 2 * weight.n() / experts * weight.k();
+  return std::clamp<int64_t>(kBytesMax / bytes, 1, experts);
+}
+
+int64_t grouped_workspace_bytes(const LinearWeight& weight, int64_t experts) {
+  if (weight.is_matrix() || weight.on_cpu()) return 0;
+  return grouped_unpacked_experts(weight, experts) * 2 * weight.n() / experts * weight.k();
 }
 
 }  // namespace headrace

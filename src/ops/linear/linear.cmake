@@ -7,7 +7,7 @@ ops_room(linear
     cpu_vnni_panels.cc cpu_avx512_bf16.cc cpu_amx.cc cpu_amx_unpack.cc
     blocks_plan.cc float8_plan.cc gemv_plan.cc grouped_plan.cc resident_plan.cc stream_plan.cc wgmma_plan.cc
   CUDA
-    linear_cuda.cc any_cuda.cu blocks_cuda.cu blocks_gemv_cuda.cu blocks_wide_cuda.cu exact_cuda.cu few_rows_cuda.cu float8_cuda.cu gemv_cuda.cu grouped_any_cuda.cu grouped_cuda.cu head_linear_cuda.cu
+    linear_cuda.cc any_cuda.cu blocks_cuda.cu blocks_gemv_cuda.cu blocks_wide_cuda.cu exact_cuda.cu few_rows_cuda.cu float8_cuda.cu gemv_cuda.cu grouped_any_cuda.cu grouped_blocks_cuda.cu grouped_cuda.cu head_linear_cuda.cu
     library_cuda.cu lora_linear_cuda.cu norm_route_cuda.cu resident_cuda.cu stream_cuda.cu
     wgmma_cuda.cu
   TESTS
