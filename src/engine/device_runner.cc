@@ -55,7 +55,7 @@ class DeviceRunner final : public Runner {
         device_slots_(std::move(device_slots)),
         masks_(std::move(masks)),
         slots_(options_.max_num_seqs, static_cast<int32_t>(storage_.plan().groups.size()),
-               shape_.slots.blocks_max),
+               shape_.slots.blocks_max, SlotTable::Counting::kNone),
         builder_(storage_.plan(), {0, model.spec().layer_count}, options_.keep_logit_rows),
         sampler_(options_.end_ids, model.spec().vocab_size, options_.max_num_seqs),
         acceptance_(options_.synthetic_acceptance),

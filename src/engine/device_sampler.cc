@@ -135,7 +135,7 @@ DeviceSampleRow DeviceSampler::common_row(const LogitRow& logit_row, const Slot&
           .bias_first = 0,
           .bias_count = 0,
           .top_first = 0,
-          .penalises = logit_row.samples && slot.counts ? 1 : 0};
+          .penalises = logit_row.samples && penalises_tokens(sampling) ? 1 : 0};
 }
 
 // Made once for a sequence in a slot: a request's parameters do not change.

@@ -1,7 +1,5 @@
 #include "engine/sampler.h"
 
-#include <algorithm>
-
 #include "engine/form_mask.h"
 
 namespace headrace {
@@ -82,22 +80,6 @@ void Sampler::begin_rows(size_t count) {
   allowed_.reserve(count);
   biases_.clear();
   biases_.reserve(count);
-  windows_.clear();
-  windows_.reserve(count);
-}
-
-// How often each token is among those that a sequence's penalties look at.
-std::span<const TokenCount> Sampler::counts_in_window(const Slot& slot) {
-  const auto window = static_cast<size_t>(slot.request->sampling.penalty_window);
-  const TokenSpan last = TokenSpan(slot.tokens).last(std::min(window, slot.tokens.size()));
-  window_tokens_.assign(last.begin(), last.end());
-  std::sort(window_tokens_.begin(), window_tokens_.end());
-  std::vector<TokenCount>& counts = windows_.emplace_back();
-  for (const TokenId token : window_tokens_) {
-    if (counts.empty() || counts.back().token != token) counts.push_back({.token = token});
-    ++counts.back().count;
-  }
-  return counts;
 }
 
 std::span<const SampleResult> Sampler::propose(OpContext& context, std::span<const LogitRow> rows,
@@ -149,8 +131,7 @@ SampleRow Sampler::parameters(const LogitRow& row, const SlotTable& slots) {
     for_each_early_end(sampling, end_ids_, output_count,
                        [&](TokenId token) { banned.push_back(token); });
   }
-  const bool in_window = has_penalty_window(sampling);
-  const bool all_of_prompt = sampling.repetition_penalty != 1.0f && !in_window;
+  const bool all_of_prompt = sampling.repetition_penalty != 1.0f && !has_penalty_window(sampling);
   return {.temperature = sampling.temperature,
           .top_k = sampling.top_k,
           .top_p = sampling.top_p,
@@ -165,7 +146,7 @@ SampleRow Sampler::parameters(const LogitRow& row, const SlotTable& slots) {
           .dry = sampling.dry.on() ? &sampling.dry : nullptr,
           .history = slot.tokens,
           .prompt = all_of_prompt ? slot.prompt() : TokenSpan(),
-          .output = in_window ? counts_in_window(slot) : slot.output_counts,
+          .output = slot.counts.entries(),
           .logit_bias = sampling.logit_bias,
           .banned = banned,
           .allowed = allowed_.back(),

@@ -30,7 +30,6 @@ class Sampler {
  private:
   void begin_rows(size_t count);
   bool allow(const LogitRow& row, const Slot& slot, int64_t vocabulary);
-  std::span<const TokenCount> counts_in_window(const Slot& slot);
   SampleRow parameters(const LogitRow& row, const SlotTable& slots);
   void keep_below(int64_t vocabulary, SampleRow& row);
 
@@ -40,9 +39,7 @@ class Sampler {
   std::vector<SampleRow> parameters_;
   std::vector<std::vector<TokenId>> banned_;
   std::vector<std::vector<std::pair<TokenId, float>>> biases_;  // of a draft's rows
-  std::vector<std::vector<TokenCount>> windows_;  // of rows whose penalties look at the last tokens
-  std::vector<TokenId> window_tokens_;            // of one of them
-  std::vector<std::vector<uint32_t>> allowed_;    // [ceil(V / 32)]; empty: all
+  std::vector<std::vector<uint32_t>> allowed_;                  // [ceil(V / 32)]; empty: all
   std::unique_ptr<TokenMatcher> ahead_;  // behind the proposals of the sequence's rows so far
   std::vector<bool> dead_ends_;          // of all rows: their form leaves nothing to choose
 };

@@ -3,23 +3,11 @@
 #include "base/check.h"
 
 namespace headrace {
-namespace {
 
-void count_output(std::vector<TokenCount>& counts, TokenId token) {
-  for (TokenCount& entry : counts) {
-    if (entry.token == token) {
-      ++entry.count;
-      return;
-    }
-  }
-  counts.push_back({token, 1});
-}
-
-}  // namespace
-
-SlotTable::SlotTable(int32_t slot_count, int32_t group_count, int32_t blocks_max)
+SlotTable::SlotTable(int32_t slot_count, int32_t group_count, int32_t blocks_max, Counting counting)
     : group_count_(static_cast<size_t>(group_count)),
       blocks_max_(static_cast<size_t>(blocks_max)),
+      counting_(counting),
       slots_(static_cast<size_t>(slot_count)),
       tables_(new int32_t[slots_.size() * group_count_ * blocks_max_]),
       table_sizes_(slots_.size() * group_count_, 0) {}
@@ -54,14 +42,13 @@ void SlotTable::admit(const Admission& admission) {
   slot.request = admission.request;
   slot.tokens = admission.tokens;
   slot.prompt_length = static_cast<int32_t>(admission.request->prompt.size());
-  slot.counts = counts_outputs(slot.request->sampling);
   CHECK(slot.tokens.size() >= static_cast<size_t>(slot.prompt_length));
   for (size_t group = 0; group < group_count_; ++group) {
     table_sizes_[row_of(admission.slot, static_cast<int32_t>(group))] = 0;
   }
   for (const GroupBlocks& blocks : admission.blocks) add_blocks(admission.slot, blocks);
-  if (slot.counts) {
-    for (TokenId token : slot.output()) count_output(slot.output_counts, token);
+  if (counting_ == Counting::kPenalties) {
+    slot.counts = PenaltyCounts(slot.request->sampling, slot.tokens, slot.prompt().size());
   }
   if (slot.request->constraint != nullptr) {
     slot.matcher = slot.request->constraint->begin();
@@ -85,7 +72,7 @@ void SlotTable::append(SlotId slot_id, TokenId token) {
   Slot& slot = slots_.at(static_cast<size_t>(slot_id.value));
   if (slot.in_flight > 0) --slot.in_flight;
   slot.tokens.push_back(token);
-  if (slot.counts) count_output(slot.output_counts, token);
+  slot.counts.follow(slot.tokens);
   if (slot.matcher != nullptr) slot.matcher->accept(token);
 }
 

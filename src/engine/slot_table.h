@@ -9,7 +9,7 @@
 #include <vector>
 
 #include "base/ids.h"
-#include "ops/sampling/sample.h"
+#include "engine/penalty_counts.h"
 #include "sched/request.h"
 #include "sched/step_plan.h"
 
@@ -22,8 +22,7 @@ struct Slot {
   std::vector<TokenId> tokens;            // prompt, then output, as far as the host knows
   int32_t in_flight = 0;                  // tokens behind these that steps in flight sample
   int32_t prompt_length = 0;              // of the request, not of a recomputed prefix
-  bool counts = false;                    // counts_outputs()
-  std::vector<TokenCount> output_counts;  // each id once; only where penalties need it
+  PenaltyCounts counts;                   // of `tokens`; none where another counts
   std::unique_ptr<TokenMatcher> matcher;  // of the output; null: the answer is free
 
   int32_t length() const { return static_cast<int32_t>(tokens.size()) + in_flight; }
@@ -33,8 +32,11 @@ struct Slot {
 
 class SlotTable {
  public:
+  // Whether slots keep what penalties count. Not where nothing is sampled by them, or a GPU counts.
+  enum class Counting : bool { kNone, kPenalties };
   // `blocks_max`: most blocks of a sequence in one group
-  SlotTable(int32_t slot_count, int32_t group_count, int32_t blocks_max);
+  SlotTable(int32_t slot_count, int32_t group_count, int32_t blocks_max,
+            Counting counting = Counting::kPenalties);
 
   // Applies a plan's releases, admissions and new blocks.
   void update(const StepPlan& plan);
@@ -65,6 +67,7 @@ class SlotTable {
   }
 
   size_t group_count_, blocks_max_;
+  Counting counting_;
   std::vector<Slot> slots_;
   // [slots][groups]: one allocation, whose rows are found without a load. What lies behind a row's
   // size was never written: 256 slots of 128k tokens would be 8 MB.

@@ -42,7 +42,8 @@ class Stage {
         options_(options),
         compute_(std::move(compute)),
         slots_(options.max_num_seqs, static_cast<int32_t>(plan().groups.size()),
-               pages_for(options.max_model_len, plan().block_tokens)),
+               pages_for(options.max_model_len, plan().block_tokens),
+               is_last_ ? SlotTable::Counting::kPenalties : SlotTable::Counting::kNone),
         builder_(plan(), {0, part.model->spec().layer_count}, options.keep_logit_rows),
         sampler_(options.end_ids) {}
 
