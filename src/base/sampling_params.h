@@ -71,7 +71,6 @@ inline bool counts_outputs(const SamplingParams& sampling) {
 // The first of its samplers that not every device has; nullptr: it asks for none.
 inline const char* rare_sampler(const SamplingParams& sampling) {
   if (sampling.dry.on()) return "dry_multiplier";
-  if (has_penalty_window(sampling)) return "repeat_last_n";
   if (sampling.top_n_sigma > 0) return "top_n_sigma";
   if (sampling.typical_p < 1) return "typical_p";
   return sampling.xtc_probability > 0 ? "xtc_probability" : nullptr;

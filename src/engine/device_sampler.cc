@@ -4,6 +4,7 @@
 #include <cstring>
 #include <limits>
 
+#include "base/check.h"
 #include "base/rng.h"
 #include "engine/form_mask.h"
 
@@ -26,6 +27,19 @@ TokenLogprobs logprobs_of(const DeviceSampleRow& row, const DeviceSampleResult& 
     logprobs.top.emplace_back(top.token, top.logprob);
   }
   return logprobs;
+}
+
+// Which of a sequence's tokens leaves the window of its penalties as the one at place `length`
+// comes. Of tokens in flight the host knows none, and the device the last.
+TokenId leaving_token(const Slot& slot, int32_t length) {
+  const int32_t window = slot.request->sampling.penalty_window;
+  if (window < 0 || window > length) return kNoneLeaves;
+  const int32_t place = length - window;
+  if (static_cast<size_t>(place) < slot.tokens.size()) {
+    return slot.tokens[static_cast<size_t>(place)];
+  }
+  CHECK(place + 1 == length);
+  return kLastLeaves;
 }
 
 }  // namespace
@@ -106,6 +120,7 @@ void DeviceSampler::build(std::span<const LogitRow> rows, const SlotTable& slots
           counter_hash_at(common.stream, static_cast<uint64_t>(length), RngPurpose::kSample);
       row.bias_first = static_cast<int32_t>(biases_.size());
       if (length < common.biased_until) add_biases(slot, length, row);
+      if (row.penalises != 0) row.leaves = leaving_token(slot, length);
       if (slot.matcher != nullptr) row.mask = mask_count_++;
     } else {
       row = common_row(rows[i], slot);

@@ -65,7 +65,7 @@ void DeviceSlots::collect(const StepPlan& plan) {
   cleared_.clear();
   for (const Admission& admission : plan.admitted) {
     for (const GroupBlocks& blocks : admission.blocks) add_blocks(admission.slot, blocks);
-    if (counts_outputs(admission.request->sampling)) add_marks(admission);
+    if (penalises_tokens(admission.request->sampling)) add_marks(admission);
   }
   for (const Work& work : plan.work) {
     for (const GroupBlocks& blocks : work.new_blocks) add_blocks(work.slot, blocks);
@@ -85,8 +85,14 @@ void DeviceSlots::add_blocks(SlotId slot, const GroupBlocks& blocks) {
 void DeviceSlots::add_marks(const Admission& admission) {
   cleared_.push_back(admission.slot);
   const int64_t row = int64_t{admission.slot.value} * shape_.vocab_size;
-  const size_t prompt = admission.request->prompt.size();
-  for (size_t i = 0; i < admission.tokens.size(); ++i) {
+  const SamplingParams& sampling = admission.request->sampling;
+  const size_t count = admission.tokens.size();
+  size_t first = 0, prompt = admission.request->prompt.size();
+  if (has_penalty_window(sampling)) {  // in which a token of the prompt is one as any
+    first = count - std::min(count, static_cast<size_t>(sampling.penalty_window));
+    prompt = 0;
+  }
+  for (size_t i = first; i < count; ++i) {
     marks_.push_back({.index = row + admission.tokens[i], .in_output = i < prompt ? 0 : 1});
   }
 }

@@ -2,6 +2,9 @@
 
 #include <gtest/gtest.h>
 
+#include <utility>
+#include <vector>
+
 #include "tensor/device.h"
 
 namespace headrace {
@@ -51,6 +54,26 @@ TEST_F(DeviceSlotsTest, ACopyReplacesTheSharedPageOfTheSameStep) {
   EXPECT_EQ(slots_.entries().size(), 5u);
   EXPECT_EQ(tables(false), expected);
   EXPECT_EQ(tables(true), expected);
+}
+
+// Of the prompt that it is in, and how often in the output; in a window as often as there.
+TEST_F(DeviceSlotsTest, MarksAreOfWhatPenaltiesLookAt) {
+  request_->prompt = {3, 5, 3};
+  request_->sampling.presence_penalty = 1;
+  StepPlan plan;
+  plan.admitted.push_back({.slot = SlotId(1), .request = request_, .tokens = {3, 5, 3, 6, 5}});
+  const auto marks = [&](int32_t window) {
+    request_->sampling.penalty_window = window;
+    slots_.collect(plan);
+    std::vector<std::pair<int64_t, bool>> seen;  // token, whether it counts
+    for (const TokenMark& mark : slots_.marks()) seen.emplace_back(mark.index - 8, mark.in_output);
+    return seen;
+  };
+  using Marks = std::vector<std::pair<int64_t, bool>>;
+  EXPECT_EQ(marks(-1), (Marks{{3, false}, {5, false}, {3, false}, {6, true}, {5, true}}));
+  EXPECT_EQ(marks(4), (Marks{{5, true}, {3, true}, {6, true}, {5, true}}));
+  EXPECT_EQ(marks(1), (Marks{{5, true}}));
+  EXPECT_EQ(marks(64), (Marks{{3, true}, {5, true}, {3, true}, {6, true}, {5, true}}));
 }
 
 // A context length of a file, times the sequences of a step.

@@ -1,14 +1,16 @@
 // The engine as it runs beside a GPU, on the null device: a token is the random bits of its
-// (seed, choice, position), so a row at a wrong place, of a wrong slot or of another sequence
-// shows.
+// (seed, choice, position) and the sum of what its penalties count, so a row at a wrong place, of a
+// wrong slot or of another sequence shows, and a token that is counted and should not be.
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <array>
 #include <atomic>
 #include <condition_variable>
 #include <cstring>
 #include <limits>
 #include <mutex>
+#include <numeric>
 #include <thread>
 #include <vector>
 
@@ -58,13 +60,39 @@ struct SumConstraint final : TokenConstraint {
   const int32_t length;
 };
 
+// Of all that stands before a token: each of the prompt once, and each of the answer; in a window
+// all that stands there.
+int64_t penalty_sum(const Request& request, const std::vector<TokenId>& answer) {
+  const SamplingParams& sampling = request.sampling;
+  if (!penalises_tokens(sampling)) return 0;
+  std::vector<TokenId> counted = request.prompt;
+  if (!has_penalty_window(sampling)) {
+    std::ranges::sort(counted);
+    counted.erase(std::ranges::unique(counted).begin(), counted.end());
+  }
+  counted.insert(counted.end(), answer.begin(), answer.end());
+  if (has_penalty_window(sampling)) {
+    const auto window = static_cast<size_t>(sampling.penalty_window);
+    const size_t left = counted.size() - std::min(counted.size(), window);
+    counted.erase(counted.begin(), counted.begin() + static_cast<std::ptrdiff_t>(left));
+  }
+  return std::accumulate(counted.begin(), counted.end(), int64_t{0});
+}
+
+// Behind `answer`.
+TokenId penalised_token(const Request& request, int32_t choice,
+                        const std::vector<TokenId>& answer) {
+  const TokenId token = token_at(request, choice, request.prompt.size() + answer.size());
+  return static_cast<TokenId>((token + penalty_sum(request, answer)) % kVocabulary);
+}
+
 Answer expected_of_form(const Request& request, int32_t choice) {
   SumMatcher form(static_cast<const SumConstraint&>(*request.constraint).length);
   Answer answer{.tokens = {}, .finish = FinishReason::kLength};
   for (int32_t i = 0; i < request.sampling.max_tokens; ++i) {
     const bool early =
         i < request.sampling.min_tokens && !request.sampling.ignore_eos && !form.only_ends();
-    TokenId token = token_at(request, choice, request.prompt.size() + static_cast<size_t>(i));
+    TokenId token = penalised_token(request, choice, answer.tokens);
     int32_t tried = 0;
     while (tried < kVocabulary && (!form.allows(token) || (early && token == kEndId))) {
       token = (token + 1) % kVocabulary;
@@ -85,8 +113,7 @@ Answer expected(const Request& request, int32_t choice) {
   if (request.constraint != nullptr) return expected_of_form(request, choice);
   Answer answer{.tokens = {}, .finish = FinishReason::kLength};
   for (int32_t i = 0; i < request.sampling.max_tokens; ++i) {
-    answer.tokens.push_back(
-        token_at(request, choice, request.prompt.size() + static_cast<size_t>(i)));
+    answer.tokens.push_back(penalised_token(request, choice, answer.tokens));
     if (answer.tokens.back() != kEndId) continue;
     answer.finish = FinishReason::kStop;
     return answer;
@@ -104,7 +131,10 @@ std::vector<Request> random_requests(Engine& engine) {
     request.sampling.seed = rng.next();
     request.sampling.max_tokens = static_cast<int32_t>(rng.between(1, 120));
     request.sampling.n = static_cast<int32_t>(rng.between(1, 3));
-    if (i % 3 == 0) request.sampling.frequency_penalty = 0.5f;
+    if (i % 3 == 0 || i % 12 == 1) {
+      request.sampling.frequency_penalty = 0.5f;
+      request.sampling.penalty_window = std::array{-1, 1, 2, 64, 1 << 30}[requests.size() / 3 % 5];
+    }
     if (i % 4 == 0) request.sampling.logprobs = 2;
     if (i % 3 == 1) {
       request.constraint =

@@ -68,7 +68,7 @@ std::vector<TestRequest> requests(int32_t length_max) {
     request.sampling.prompt_logprobs = i % 2 == 0 ? 3 : -1;
     request.sampling.seed = static_cast<uint64_t>(i);
     if (i == 1) request.sampling.temperature = 0.8f;
-    if (i == 2) request.sampling.repetition_penalty = 1.3f;
+    if (i == 2) request.sampling.repetition_penalty = 1.3f, request.sampling.penalty_window = 9;
     if (i == 5) request.sampling.temperature = 1.1f, request.sampling.top_p = 0.9f;
     requests.push_back(std::move(request));
   }

@@ -144,6 +144,59 @@ TEST(TinyCuda, AnswersInFloat32AreTheCpus) {
   }
 }
 
+// Two of each window, and greedy, so that a token that is counted wrongly shows; more requests than
+// there are slots, in little memory.
+std::vector<TestRequest> windowed_requests() {
+  std::vector<TestRequest> requests;
+  Rng rng(23);
+  for (const int32_t window : {-1, 1, 2, 5, 16, 33, 64, 1 << 30}) {
+    for (int i = 0; i < 2; ++i) {
+      TestRequest request;
+      request.prompt.resize(static_cast<size_t>(1 + rng.below(50)));
+      for (TokenId& token : request.prompt) token = static_cast<TokenId>(rng.below(kVocab));
+      request.sampling = {.temperature = 0, .max_tokens = 60, .ignore_eos = true};
+      request.sampling.repetition_penalty = i == 0 ? 1.6f : 1.0f;
+      request.sampling.frequency_penalty = i == 0 ? 0.0f : 0.45f;
+      request.sampling.presence_penalty = 0.3f;
+      request.sampling.penalty_window = window;
+      requests.push_back(std::move(request));
+    }
+  }
+  return requests;
+}
+
+TEST(TinyCuda, PenaltiesInWindowsAreTheCpus) {
+  if (!cuda_device_present()) GTEST_SKIP() << "not run: there is no GPU";
+  const std::vector<TestRequest> all = windowed_requests();
+  for (const char* name : {"/llama", "/gemma3", "/qwen2-moe"}) {
+    const std::string path = std::string(kFolder) + name;
+    SCOPED_TRACE(path);
+    std::vector<std::vector<Outcome>> outcomes;
+    for (const DeviceChoice device : {DeviceChoice::kCpu, DeviceChoice::kGpu}) {
+      StackOptions options = options_of(path, device, DType::kF32);
+      options.memory.max_model_len = kLength;
+      if (device == DeviceChoice::kGpu) {  // sequences are preempted, and come back in other slots
+        const auto whole = ModelUnderTest::load(options);
+        ASSERT_TRUE(whole.ok()) << whole.status().message();
+        const StackInfo& info = whole->stack().info();
+        options.memory.kv_cache_memory_bytes = info.kv_bytes / info.block_count * 24;
+      }
+      auto model = ModelUnderTest::load(options);
+      ASSERT_TRUE(model.ok()) << model.status().message();
+      auto answers = model->answer(all);
+      ASSERT_TRUE(answers.ok()) << answers.status().message();
+      outcomes.push_back(std::move(*answers));
+    }
+    int different = 0;
+    for (size_t i = 0; i < all.size(); ++i) {
+      different += outcomes[0][i].tokens == outcomes[1][i].tokens ? 0 : 1;
+    }
+    EXPECT_LE(different, 1);  // logits as near as rounding
+    // What is looked at matters.
+    EXPECT_NE(outcomes[1][2].tokens, outcomes[1][0].tokens);
+  }
+}
+
 // Of prompts in 16 bits on the GPU, as `options` say, to fp32 on the CPU.
 void expect_model_near(const StackOptions& options, double distance_max) {
   const std::string& path = options.model;

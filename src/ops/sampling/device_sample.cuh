@@ -63,7 +63,9 @@ __device__ __forceinline__ float penalised(const DeviceSampleRow& row, uint16_t 
   }
   const int count = seen & kTokenCountMax;
   if (count > 0) {
-    value -= row.frequency_penalty * static_cast<float>(count) + row.presence_penalty;
+    // Rounded twice, as on a CPU.
+    value -= __fadd_rn(__fmul_rn(row.frequency_penalty, static_cast<float>(count)),
+                       row.presence_penalty);
   }
   return value;
 }
@@ -237,11 +239,20 @@ struct SampleLaunch {
                          float logprob) const {
     results[index] = {.token = token, .fault = token < 0 ? 1 : 0, .logprob = logprob};
     if (row.scored >= 0) return;
-    last_tokens[row.slot] = max(token, 0);  // of a faulty row nobody reads it
     uint16_t* counts = counts_of(row);
-    if (counts != nullptr && token >= 0 && (counts[token] & kTokenCountMax) < kTokenCountMax) {
-      ++counts[token];
+    if (counts != nullptr && token >= 0) {
+      const TokenId leaves = row.leaves == kLastLeaves ? last_tokens[row.slot] : row.leaves;
+      if (leaves >= 0) count(counts[leaves], -1);
+      count(counts[token], 1);
     }
+    last_tokens[row.slot] = max(token, 0);  // of a faulty row nobody reads it
+  }
+
+ private:
+  // The most stays: how much more there was is not known.
+  __device__ static void count(uint16_t& entry, int more) {
+    const int before = entry & kTokenCountMax;
+    if (before + more >= 0 && before < kTokenCountMax) entry = static_cast<uint16_t>(entry + more);
   }
 };
 

@@ -26,6 +26,9 @@ struct DeviceLogitBias {
   uint32_t saved_count;
 };
 
+// What leaves a window of penalties: no token, or the slot's entry of last_tokens.
+inline constexpr TokenId kNoneLeaves = -1, kLastLeaves = -2;
+
 // One row of logits, as the kernel reads it. The fields of SampleRow with their meanings.
 struct DeviceSampleRow {
   float temperature;
@@ -41,6 +44,9 @@ struct DeviceSampleRow {
   int32_t top_first;  // of tops: `logprobs` entries
   int32_t penalises;  // 1: token_counts of the slot apply, and count what is drawn
   int32_t mask = -1;  // row of masks: only its tokens may be chosen; -1: any may
+  // Of a row that penalises by the last tokens alone: the token that token_counts counts once less
+  // when it has counted what is drawn, or one of the two values above.
+  TokenId leaves = kNoneLeaves;
 };
 
 struct DeviceSampleResult {
@@ -55,6 +61,8 @@ struct DeviceTopLogprob {
 };
 
 // What is known of a slot's tokens, for penalties: in the prompt, and how often in the output.
+// Where penalties look at the last tokens alone: how often among these, where a count that has come
+// to the most stays there, as it may in windows of so many tokens and more.
 inline constexpr uint16_t kTokenInPrompt = 0x8000;
 inline constexpr uint16_t kTokenCountMax = 0x7fff;
 

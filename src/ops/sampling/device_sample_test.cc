@@ -16,8 +16,8 @@
 #include "base/rng.h"
 #include "base/token_constraint.h"
 #include "ops/cuda_fixture.h"
+#include "ops/sampling/device_sample_fixture.h"
 #include "ops/sampling/sample.h"
-#include "ops/sampling/sample_row.h"
 #include "ops/sampling/slot_state.h"
 #include "tensor/half.h"
 
@@ -26,148 +26,10 @@ namespace {
 
 constexpr float kInfinity = std::numeric_limits<float>::infinity();
 
-// Rows of one call, and what came of them.
-struct Call {
-  int64_t vocabulary;
-  DType dtype = DType::kF32;  // of the logits on the device; their values are of this type
-  int64_t gap = 4;            // elements of NaN between one row and the next
-  std::vector<float> logits;  // [R, V]
-  std::vector<DeviceSampleRow> rows;
-  std::vector<DeviceLogitBias> biases = {{0, 0.0f, 0.0f, 0}};
-  std::vector<uint32_t> masks;   // [masks, ceil(V / 32)]
-  std::vector<uint16_t> counts;  // [slots, V] or empty
-
-  std::vector<DeviceSampleResult> results;
-  std::vector<DeviceTopLogprob> tops;
-  std::vector<TokenId> last_tokens;
-
-  // One row for each, with its own slot.
-  void add(std::vector<float> values, const SampleRow& row) {
-    logits.insert(logits.end(), values.begin(), values.end());
-    rows.push_back({.temperature = row.temperature,
-                    .top_p = row.top_p,
-                    .min_p = row.min_p,
-                    .repetition_penalty = row.repetition_penalty,
-                    .presence_penalty = row.presence_penalty,
-                    .frequency_penalty = row.frequency_penalty,
-                    .top_k = row.top_k,
-                    .logprobs = row.logprobs,
-                    .random = counter_hash(row.seed, row.choice, row.position, RngPurpose::kSample),
-                    .slot = static_cast<int32_t>(rows.size()),
-                    .scored = -1,
-                    .bias_first = 0,
-                    .bias_count = 0,
-                    .top_first = 64 * static_cast<int32_t>(rows.size()),
-                    .penalises = 0});
-    if (!row.allowed.empty()) add_mask(row.allowed);
-  }
-  // Of the last row.
-  void add_mask(std::span<const uint32_t> allowed) {
-    rows.back().mask = static_cast<int32_t>(masks.size() / allowed.size());
-    masks.insert(masks.end(), allowed.begin(), allowed.end());
-  }
-
-  // Every kernel that can; their answers have the same bits.
-  void run(TestDevice& cuda) {
-    const Call given = *this;
-    bool first = true;
-    for (const auto& kernel : device_sample_kernels().all()) {
-      SCOPED_TRACE(std::string(kernel.name));
-      Call call = given;
-      if (!call.run(cuda, kernel)) continue;
-      if (first) {
-        *this = call;
-        first = false;
-        continue;
-      }
-      ASSERT_EQ(call.results.size(), results.size());
-      for (size_t i = 0; i < results.size(); ++i) {
-        EXPECT_EQ(call.results[i].token, results[i].token) << "row " << i;
-        EXPECT_EQ(call.results[i].fault, results[i].fault) << "row " << i;
-        EXPECT_EQ(call.results[i].logprob, results[i].logprob) << "row " << i;
-      }
-      for (size_t i = 0; i < tops.size(); ++i) {
-        ASSERT_EQ(call.tops[i].token, tops[i].token) << "top " << i;
-        ASSERT_EQ(call.tops[i].logprob, tops[i].logprob) << "top " << i;
-      }
-      EXPECT_EQ(call.last_tokens, last_tokens);
-      EXPECT_TRUE(call.counts == counts);
-    }
-    ASSERT_FALSE(first) << "no kernel takes these rows";
-  }
-
- private:
-  bool run(TestDevice& cuda, const Kernel<DeviceSampleArgs>& kernel) {
-    const auto count = static_cast<int64_t>(rows.size());
-    CudaMatrix logits_on(cuda, dtype, count, vocabulary, gap, &logits);
-    const CudaArray<DeviceSampleRow> rows_on(cuda, rows);
-    const CudaArray<DeviceLogitBias> biases_on(cuda, biases);
-    const CudaArray<uint32_t> masks_on(cuda, masks.empty() ? std::vector<uint32_t>(1) : masks);
-    const CudaArray<uint16_t> counts_on(cuda, counts.empty() ? std::vector<uint16_t>(2) : counts);
-    const CudaArray<TokenId> last_on(cuda, std::vector<TokenId>(rows.size(), -7));
-    const CudaArray<DeviceSampleResult> results_on(
-        cuda, std::vector<DeviceSampleResult>(rows.size(), {-9, -9, -9.0f}));
-    const CudaArray<DeviceTopLogprob> tops_on(
-        cuda, std::vector<DeviceTopLogprob>(64 * rows.size(), {-9, -9.0f}));
-    const DeviceSampleArgs args{.logits = logits_on.view(),
-                                .rows = rows_on.data(),
-                                .biases = biases_on.data(),
-                                .masks = masks_on.data(),
-                                .token_counts = counts_on.data(),
-                                .last_tokens = last_on.data(),
-                                .results = results_on.data(),
-                                .tops = tops_on.data()};
-    if (!kernel.supports(cuda.device().traits(), args)) return false;
-    OpContext context = cuda.context();
-    kernel.run(context, args);
-    results = results_on.read();
-    tops = tops_on.read();
-    last_tokens = last_on.read();
-    if (!counts.empty()) counts = counts_on.read();
-    std::vector<float> after = logits_on.read();
-    forgive_forbidden(after);
-    EXPECT_TRUE(same_bits(after.data(), logits.data(), static_cast<int64_t>(after.size())));
-    return true;
-  }
-  // What a mask forbids may be -infinity behind the choice, or NaN where it was no number.
-  void forgive_forbidden(std::vector<float>& after) const {
-    for (size_t row = 0; row < rows.size(); ++row) {
-      if (rows[row].mask < 0) continue;
-      const int64_t first = rows[row].mask * token_mask_words(vocabulary);
-      for (int64_t token = 0; token < vocabulary; ++token) {
-        const size_t at = row * static_cast<size_t>(vocabulary) + static_cast<size_t>(token);
-        if ((masks[static_cast<size_t>(first + token / 32)] >> (token % 32) & 1) != 0) continue;
-        EXPECT_TRUE(same_bits(&after[at], &logits[at], 1) || !std::isfinite(after[at]));
-        after[at] = logits[at];
-      }
-    }
-  }
-};
-
-// The reference's memory and its two answers for a row.
-class Reference {
- public:
-  explicit Reference(int64_t vocabulary)
-      : vocabulary_(vocabulary),
-        memory_(static_cast<size_t>(SampleScratch::bytes(vocabulary)) + 64),
-        scratch_(SampleScratch::carve(memory_.data(), vocabulary)) {}
-  SampleResult sample(const std::vector<float>& logits, const SampleRow& row) {
-    return sample_row(kLogitMathReference, scratch_, logits.data(), vocabulary_, row);
-  }
-  std::vector<TokenId> kept(const std::vector<float>& logits, const SampleRow& row) {
-    return kept_tokens(kLogitMathReference, scratch_, logits.data(), vocabulary_, row);
-  }
-
- private:
-  int64_t vocabulary_;
-  std::vector<std::byte> memory_;
-  SampleScratch scratch_;
-};
-
 TEST(DeviceSample, GreedyTakesTheLowestIdOfTheLargest) {
   HR_CUDA_DEVICE_OR_SKIP(cuda);
   for (const int64_t vocabulary : {1, 3, 1000, 49152, 128256}) {
-    Call call{.vocabulary = vocabulary};
+    SampleCall call{.vocabulary = vocabulary};
     Rng rng(1);
     std::vector<TokenId> expected;
     for (int i = 0; i < 5; ++i) {
@@ -204,8 +66,8 @@ void expect_draws_of_the_reference(TestDevice& cuda, int64_t vocabulary, float s
                                   << parameters.temperature << " k " << parameters.top_k << " p "
                                   << parameters.top_p << " min " << parameters.min_p);
   Rng rng(seed);
-  Reference reference(vocabulary);
-  Call call{.vocabulary = vocabulary};
+  SampleReference reference(vocabulary);
+  SampleCall call{.vocabulary = vocabulary};
   std::vector<TokenId> expected;
   std::vector<std::vector<TokenId>> kept;
   for (uint64_t i = 0; i < 24; ++i) {
@@ -253,7 +115,7 @@ TEST(DeviceSample, TheDistributionIsTheSoftmax) {
   constexpr int64_t kVocabulary = 40;
   constexpr int kDraws = 20000;
   const std::vector<float> logits = random_floats(rng, kVocabulary, 1.5f);
-  Call call{.vocabulary = kVocabulary};
+  SampleCall call{.vocabulary = kVocabulary};
   for (int i = 0; i < kDraws; ++i) {
     call.add(logits, {.temperature = 0.9f, .seed = 5, .position = static_cast<uint64_t>(i)});
   }
@@ -273,8 +135,8 @@ TEST(DeviceSample, PenaltiesBiasesAndBansAsTheReference) {
   HR_CUDA_DEVICE_OR_SKIP(cuda);
   constexpr int64_t kVocabulary = 2001;
   Rng rng(4);
-  Reference reference(kVocabulary);
-  Call call{.vocabulary = kVocabulary, .counts = std::vector<uint16_t>(12 * kVocabulary)};
+  SampleReference reference(kVocabulary);
+  SampleCall call{.vocabulary = kVocabulary, .counts = std::vector<uint16_t>(12 * kVocabulary)};
   std::vector<TokenId> expected;
   for (size_t i = 0; i < 12; ++i) {
     const std::vector<float> logits = random_floats(rng, kVocabulary, 3.0f);
@@ -325,8 +187,8 @@ TEST(DeviceSample, MasksAsTheReference) {
     for (const uint64_t every : {uint64_t{1}, uint64_t{2}, uint64_t{50}, uint64_t{1} << 40}) {
       SCOPED_TRACE(testing::Message() << "V " << vocabulary << ", one of " << every);
       Rng rng(every + static_cast<uint64_t>(vocabulary));
-      Reference reference(vocabulary);
-      Call call{.vocabulary = vocabulary};
+      SampleReference reference(vocabulary);
+      SampleCall call{.vocabulary = vocabulary};
       std::vector<SampleResult> expected;
       for (const SampleRow& kind :
            {SampleRow{.temperature = 0.0f}, SampleRow{.temperature = 0.0f, .logprobs = 3},
@@ -393,7 +255,7 @@ TEST(DeviceSample, AMaskHidesNoFault) {
   Rng rng(21);
   for (const DType dtype : {DType::kF32, DType::kBF16}) {
     for (const int32_t logprobs : {-1, 2}) {
-      Call call{.vocabulary = kVocabulary, .dtype = dtype};
+      SampleCall call{.vocabulary = kVocabulary, .dtype = dtype};
       for (uint64_t i = 0; i < 5; ++i) {
         std::vector<float> logits = random_floats(rng, kVocabulary, 2.0f);
         for (float& value : logits) value = bfloat16_to_float(float_to_bfloat16(value));
@@ -418,7 +280,7 @@ TEST(DeviceSample, LogprobsAreThoseOfTheRawRow) {
   for (const int64_t vocabulary : {1, 17, 3000, 128256}) {
     for (const float sigma : {0.0f, 3.0f, 25.0f}) {
       Rng rng(6);
-      Call call{.vocabulary = vocabulary};
+      SampleCall call{.vocabulary = vocabulary};
       const auto k = static_cast<int32_t>(std::min<int64_t>(20, vocabulary));
       std::vector<std::vector<float>> all;
       for (int i = 0; i < 4; ++i) {
@@ -457,9 +319,9 @@ TEST(DeviceSample, LogprobsAreThoseOfTheRawRow) {
 }
 
 // Rows of all kinds, changed ones too; a row's values as bf16, where many are equal.
-Call bfloat16_rows(int64_t vocabulary, float mean, float sigma) {
+SampleCall bfloat16_rows(int64_t vocabulary, float mean, float sigma) {
   Rng rng(12);
-  Call call{.vocabulary = vocabulary};
+  SampleCall call{.vocabulary = vocabulary};
   const auto last = static_cast<TokenId>(vocabulary - 1);
   uint64_t position = 0;
   for (const SampleRow& row :
@@ -496,8 +358,8 @@ TEST(DeviceSample, Bfloat16LogitsGiveWhatTheirValuesInFloat32Give) {
   HR_CUDA_DEVICE_OR_SKIP(cuda);
   for (const int64_t vocabulary : {101, 5000, 128256}) {
     for (const float mean : {0.0f, -20.0f}) {
-      Call wide = bfloat16_rows(vocabulary, mean, 2.0f);
-      Call narrow = wide;
+      SampleCall wide = bfloat16_rows(vocabulary, mean, 2.0f);
+      SampleCall narrow = wide;
       narrow.dtype = DType::kBF16;
       wide.run(cuda);
       narrow.run(cuda);
@@ -518,9 +380,9 @@ TEST(DeviceSample, WhatLiesBehindTheLastLogitIsNeitherDrawnNorCounted) {
     SCOPED_TRACE(vocabulary);
     for (const DType dtype : {DType::kF32, DType::kBF16}) {
       const int64_t bytes = dtype_info(dtype).block_bytes;
-      Call aligned = bfloat16_rows(vocabulary, 0.0f, 2.0f);
+      SampleCall aligned = bfloat16_rows(vocabulary, 0.0f, 2.0f);
       aligned.dtype = dtype;
-      Call apart = aligned;
+      SampleCall apart = aligned;
       aligned.gap = (256 - vocabulary * bytes % 256) % 256 / bytes;
       apart.gap = 1 + vocabulary % 2;  // an odd stride
       aligned.run(cuda);
@@ -541,7 +403,7 @@ TEST(DeviceSample, WhatLiesBehindTheLastLogitIsNeitherDrawnNorCounted) {
 TEST(DeviceSample, TheLastLogitIsDrawn) {
   HR_CUDA_DEVICE_OR_SKIP(cuda);
   for (const int64_t vocabulary : {1, 2, 3, 5, 4095, 49153, 49154, 49155}) {
-    Call call{.vocabulary = vocabulary, .gap = (64 - vocabulary % 64) % 64};
+    SampleCall call{.vocabulary = vocabulary, .gap = (64 - vocabulary % 64) % 64};
     std::vector<float> logits(static_cast<size_t>(vocabulary), -3.0f);
     logits.back() = 90.0f;
     for (const SampleRow& row :
@@ -562,7 +424,7 @@ TEST(DeviceSample, ManyLogprobsAreInOrder) {
   constexpr int32_t kTops = 700;
   Rng rng(11);
   for (const float sigma : {0.0f, 2.0f}) {
-    Call call{.vocabulary = kVocabulary};
+    SampleCall call{.vocabulary = kVocabulary};
     const std::vector<float> logits = random_floats(rng, kVocabulary, sigma);
     for (int i = 0; i < 12; ++i) call.add(logits, {.temperature = 0.0f, .logprobs = -1});
     call.rows[0].logprobs = kTops;  // in the places of all rows
@@ -580,17 +442,17 @@ TEST(DeviceSample, AFaultStaysInItsRow) {
   HR_CUDA_DEVICE_OR_SKIP(cuda);
   constexpr int64_t kVocabulary = 777;
   Rng rng(7);
-  Call clean{.vocabulary = kVocabulary};
+  SampleCall clean{.vocabulary = kVocabulary};
   for (uint64_t i = 0; i < 6; ++i) {
     clean.add(random_floats(rng, kVocabulary, 2.0f),
               {.top_p = 0.9f, .seed = 9, .position = i, .logprobs = 3});
   }
-  Call bad = clean;
+  SampleCall bad = clean;
   bad.logits[1 * kVocabulary + 776] = std::nanf("");
   bad.logits[2 * kVocabulary] = kInfinity;
   std::fill_n(bad.logits.begin() + 4 * kVocabulary, kVocabulary, -kInfinity);
   clean.run(cuda);
-  Call poisoned = bad;
+  SampleCall poisoned = bad;
   poisoned.logits[1 * kVocabulary + 776] =
       0.0f;  // NaN bits do not compare; the row is checked below
   bad.run(cuda);

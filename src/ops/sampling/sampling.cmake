@@ -5,7 +5,7 @@ ops_room(sampling
   CUDA
     device_sample_cuda.cu device_sample_block.cu device_sample_cluster.cu slot_state_cuda.cu spread_logits_cuda.cu
   TESTS
-    sample_test.cc sample_filters_test.cc device_sample_test.cc spread_logits_test.cc)
+    sample_test.cc sample_filters_test.cc device_sample_test.cc device_sample_window_test.cc spread_logits_test.cc)
 
 ops_compile_for(sampling "${avx2_flags}" sample_cpu_avx2.cc)
 ops_compile_for(sampling "${avx512_flags}" sample_cpu_avx512.cc)
