@@ -547,14 +547,6 @@ Status settle_echo(CompletionRequest& request) {
   return ok_status();
 }
 
-Status check_penalty_window(const Settings& settings, const Context& context) {
-  if (context.windows_penalties || !has_penalty_window(settings.sampling)) return ok_status();
-  return invalid_argument(
-      "repeat_last_n must be -1 on this device: repetition_penalty counts prompt and answer, "
-      "presence_penalty and frequency_penalty the answer",
-      "repeat_last_n");
-}
-
 // Three servers' names for where the thoughts go.
 Status read_reasoning_form(const Json& body, const Context& context, ChatRequest& request) {
   const auto is = [&](std::string_view name, Json value) {
@@ -587,10 +579,6 @@ std::span<const Field<GenerationSettings>> generation_fields() { return kGenerat
 std::span<const Field<CompletionRequest>> completion_fields() { return kCompletionFields; }
 std::span<const Field<ChatRequest>> chat_fields() { return kChatFields; }
 
-void begin_penalty_window(const FieldContext& context, GenerationSettings& settings) {
-  if (context.windows_penalties) settings.sampling.penalty_window = kLlamaPenaltyWindow;
-}
-
 void ignore_empty_penalty_window(GenerationSettings& settings) {
   if (settings.sampling.penalty_window != 0) return;
   SamplingParams& sampling = settings.sampling;
@@ -602,7 +590,6 @@ Status check_settings(const GenerationSettings& settings, const FieldContext& co
                       std::string_view logprobs_name) {
   const SamplingParams& sampling = settings.sampling;
   const RequestLimits& limits = context.limits;
-  HR_RETURN_IF_ERROR(check_penalty_window(settings, context));
   if (sampling.logprobs > limits.logprobs_max) {
     return invalid_argument(fmt::format("{} must be an integer in [0, {}], got {}", logprobs_name,
                                         limits.logprobs_max, sampling.logprobs),

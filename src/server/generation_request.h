@@ -101,8 +101,6 @@ Status check_settings(const GenerationSettings& settings, const FieldContext& co
                       std::string_view logprobs_name);
 // The last tokens that penalties of llama.cpp and Ollama look at where a request does not say.
 inline constexpr int32_t kLlamaPenaltyWindow = 64;
-// Before their fields are read: that window, where the device can.
-void begin_penalty_window(const FieldContext& context, GenerationSettings& settings);
 // repeat_last_n 0: penalties that look at no token are none.
 void ignore_empty_penalty_window(GenerationSettings& settings);
 // Readers that protocols share. Stop strings under the protocol's name of them:

@@ -150,8 +150,7 @@ void handle_llama_props(RouteCall& call) {
   const ServedModel& served = model.served;
   GenerationSettings settings;
   llama_sampling(served.sampling).apply_to(settings.sampling);
-  if (served.engine->options().rare_samplers)
-    settings.sampling.penalty_window = kLlamaPenaltyWindow;
+  settings.sampling.penalty_window = kLlamaPenaltyWindow;
   Json defaults = Json::object();
   defaults.set("params", generation_settings_json(settings)).set("n_ctx", served.max_model_len);
   Json modalities = Json::object().set("vision", false).set("video", false).set("audio", false);

@@ -266,7 +266,7 @@ Result<LlamaRequest> parse_llama_completion(const Json& body, const FieldContext
   HR_RETURN_IF_ERROR(check_llama_refused(body));
   LlamaRequest request;
   llama_sampling(context.defaults).apply_to(request.settings.sampling);
-  begin_penalty_window(context, request.settings);
+  request.settings.sampling.penalty_window = kLlamaPenaltyWindow;
   HR_RETURN_IF_ERROR(read_shared_fields(body, context, request));
   HR_RETURN_IF_ERROR(read_forms(body, context, request));
   HR_RETURN_IF_ERROR(read_fields<LlamaRequest>(kLlamaFields, body, context, request));

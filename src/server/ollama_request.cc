@@ -308,7 +308,7 @@ Result<OllamaRequest> parse_ollama_request(OllamaRoute route, const Json& body,
   settings.stream = true;
   settings.to_context_end = true;
   context.defaults.over(kOllamaSampling).apply_to(settings.sampling);
-  begin_penalty_window(context, settings);
+  settings.sampling.penalty_window = kLlamaPenaltyWindow;
   HR_RETURN_IF_ERROR(read_fields<OllamaRequest>(ollama_fields(), body, context, request));
   HR_RETURN_IF_ERROR(read_fields<OllamaRequest>(ollama_fields(route), body, context, request));
   HR_RETURN_IF_ERROR(check_settings(settings, context, "top_logprobs"));

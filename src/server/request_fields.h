@@ -51,7 +51,6 @@ struct FieldContext {
   bool takes_forms = false;           // the engine keeps to forms of answers
   bool enforces_calls = false;        // and the form of calls is known
   bool bounds_thoughts = false;       // and that of thoughts
-  bool windows_penalties = true;      // the engine's penalties may look at the last tokens alone
   std::string_view shown_model = {};  // what answers call the model; empty: as requests do
   // Where readers note every field that they look for; null: nowhere.
   std::vector<FieldNote>* notes = nullptr;

@@ -102,6 +102,7 @@ TEST(ServerLlama, PropsTellTheDefaultsThatHold) {
   EXPECT_EQ(at(params, "top_k"), Json(40));
   EXPECT_EQ(static_cast<float>(at(params, "top_p").as_double()), 0.95f);
   EXPECT_EQ(static_cast<float>(at(params, "min_p").as_double()), 0.05f);
+  EXPECT_EQ(at(params, "repeat_last_n"), Json(64));
 }
 
 TEST(ServerLlama, APromptMayBeAnObject) {

@@ -130,7 +130,6 @@ struct ServerState {
             .takes_forms = ready.forms != nullptr,
             .enforces_calls = ready.forms != nullptr && enforces_calls(ready.output.tools),
             .bounds_thoughts = ready.forms != nullptr && bounds_thoughts(ready.output.reasoning),
-            .windows_penalties = generates && ready.served.engine->options().rare_samplers,
             .shown_model = shown_model};
   }
   // Of a body. A prompt of token ids may have as many as a text may be encoded to.

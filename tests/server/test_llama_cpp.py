@@ -104,8 +104,8 @@ def test_probabilities_and_bias(http):
 
 
 def test_penalties_look_at_the_last_tokens(start_server):
-    """A window as long as the text is the whole of it, 64 where nobody says. A GPU has no windows."""
-    http = httpx.Client(base_url=start_server("--max-model-len", 512, "--device", "cpu").url, timeout=120)
+    """A window as long as the text is the whole of it, 64 where nobody says; on a GPU as on a CPU."""
+    http = httpx.Client(base_url=start_server("--max-model-len", 512).url, timeout=120)
     prompt = COUNTING * 5 + " One and two."
     text = {window: complete(http, prompt=prompt, n_predict=24, repeat_penalty=1.8, repeat_last_n=window)["content"]
             for window in (-1, 0, 1, 64, 4096)}
