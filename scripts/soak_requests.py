@@ -68,6 +68,7 @@ def make_cases(random, shape, flags):
         Case("sampled-cut", ids(50), 32, top_k=40, top_p=0.9, min_p=0.01, **sampled),
         Case("n", ids(random.randint(20, 80)), 16, n=3, **sampled),
         Case("penalties", ids(24), 32, repetition_penalty=1.3, presence_penalty=0.6, frequency_penalty=0.7, **sampled),
+        Case("penalties-last", ids(40), 48, n=2, repeat_last_n=random.choice((1, 2, 7, 33, 64)), repetition_penalty=1.3, frequency_penalty=0.7, **sampled),
         Case("bias", ids(30), 24, logit_bias=biases),
         # One token whatever the logits are: their ln p is compared at every position.
         Case("forced", ids(random.randint(60, 200)), 40, logit_bias={str(ids(1)[0]): 100}),
