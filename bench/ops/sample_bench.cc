@@ -46,12 +46,16 @@ DeviceSampleRow greedy() {
 std::vector<Mode> modes() {
   std::vector<Mode> all{{"greedy", greedy()},     {"temperature", greedy()},
                         {"top-p 0.95", greedy()}, {"top-k 50", greedy()},
-                        {"min-p 0.05", greedy()}, {"logprobs 5", greedy()}};
+                        {"min-p 0.05", greedy()}, {"logprobs 5", greedy()},
+                        {"penalties", greedy()},  {"penalties, window", greedy()}};
   for (size_t i = 1; i < 5; ++i) all[i].row.temperature = 1.0f;
   all[2].row.top_p = 0.95f;
   all[3].row.top_k = 50;
   all[4].row.min_p = 0.05f;
   all[5].row.logprobs = 5;
+  // Of no weight: what is counted changes no answer of the next kernel.
+  all[6].row.penalises = all[7].row.penalises = 1;
+  all[7].row.leaves = 7;
   return all;
 }
 
@@ -159,6 +163,8 @@ int main(int argc, char** argv) {
         (*device)->allocate(rows * static_cast<int64_t>(sizeof(DeviceSampleResult))).value());
     const Buffer tops = std::move(
         (*device)->allocate(rows * 8 * static_cast<int64_t>(sizeof(DeviceTopLogprob))).value());
+    const Buffer counts = on_device(**device, *stream,
+                                    std::vector<uint16_t>(static_cast<size_t>(rows * kVocabulary)));
     for (const Mode& mode : modes()) {
       std::vector<DeviceSampleRow> described(static_cast<size_t>(rows), mode.row);
       for (int64_t r = 0; r < rows; ++r) {
@@ -171,7 +177,7 @@ int main(int argc, char** argv) {
       const DeviceSampleArgs args{.logits = {logits.data(), DType::kF32, Shape{rows, kVocabulary}},
                                   .rows = reinterpret_cast<const DeviceSampleRow*>(rows_on.data()),
                                   .biases = nullptr,
-                                  .token_counts = nullptr,
+                                  .token_counts = reinterpret_cast<uint16_t*>(counts.data()),
                                   .last_tokens = reinterpret_cast<TokenId*>(last.data()),
                                   .results = reinterpret_cast<DeviceSampleResult*>(results.data()),
                                   .tops = reinterpret_cast<DeviceTopLogprob*>(tops.data())};

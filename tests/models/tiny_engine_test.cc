@@ -230,6 +230,40 @@ TEST(TinyEngine, StagesAnswerAsOne) {
   EXPECT_GE(staged, 95);
 }
 
+// In a pool in which sequences are preempted and come back, and over stages.
+TEST(TinyEngine, PenaltiesLookAtTheLastTokensWhereverTheyWereComputed) {
+  StackOptions options = stack_options(std::string(kFolder) + "/llama");
+  options.device.batch_invariant = true;
+  options.memory.max_model_len = kLength;
+  std::vector<TestRequest> all;
+  Rng rng(29);
+  for (const int32_t window : {-1, 1, 2, 9, 40, 1 << 30}) {
+    TestRequest& request = all.emplace_back(TestRequest{.prompt = random_prompt(rng, 20)});
+    request.sampling = {.temperature = 0, .max_tokens = 100, .ignore_eos = true};
+    request.sampling.repetition_penalty = 1.4f;
+    request.sampling.frequency_penalty = 0.3f;
+    request.sampling.penalty_window = window;
+  }
+  auto roomy = ModelUnderTest::load(options);
+  ASSERT_TRUE(roomy.ok()) << roomy.status().message();
+  std::vector<Outcome> alone;
+  for (const TestRequest& request : all) alone.push_back(roomy->answer(request).value());
+  const StackInfo& info = roomy->stack().info();
+  options.memory.kv_cache_memory_bytes = 24 * info.kv_bytes / info.block_count;
+  auto tight = ModelUnderTest::load(options);
+  options.device.pipeline_parallel_size = 2;
+  auto staged = ModelUnderTest::load(options);
+  for (auto* model : {&tight, &staged}) {
+    ASSERT_TRUE(model->ok()) << model->status().message();
+    const auto answers = (*model)->answer(all);
+    ASSERT_TRUE(answers.ok()) << answers.status().message();
+    for (size_t i = 0; i < all.size(); ++i) {
+      EXPECT_EQ((*answers)[i].tokens, alone[i].tokens) << "request " << i;
+    }
+    EXPECT_GT((*model)->stack().engine().stats().scheduler.preemptions, 0u);
+  }
+}
+
 // The most blocks that were used at a time while one request ran.
 class BlockWatch {
  public:
