@@ -1,13 +1,14 @@
 // Times what a mixture of experts runs on a GPU, launches recorded as in a step, rows routed at
 // random:
-//   experts_bench [shape...] [rows...] [kernel...]   one JSON line for each
+//   experts_bench [shape...] [type] [rows...] [kernel...]   one JSON line for each
 //     router, route, sum   the small ops
 //     gate_up, down        every kernel of grouped_linear that takes it, or those named, with the
 //                          bytes of the experts that have rows; "dense": a product of as many rows
 //                          with one expert's matrix, by the kernel that linear and gated_linear
 //                          would take
 //     layer                all but the router in their order, the best kernels
-// Shapes: qwen3-30b-a3b, mixtral-8x7b. The experts of one layer are more than a cache holds.
+// Type: BF16, or what experts are quantised to (Q8_0, Q4_0, Q4_K). Shapes: qwen3-30b-a3b,
+// mixtral-8x7b. The experts of one layer are more than a cache holds.
 #include <algorithm>
 #include <cstdio>
 #include <cstdlib>
@@ -19,6 +20,7 @@
 #include "base/rng.h"
 #include "ops/linear/gated_linear.h"
 #include "ops/linear/grouped_linear.h"
+#include "ops/packing/random_matrix.h"
 #include "ops/rows/route_experts.h"
 #include "ops/rows/row_gather_sum.h"
 #include "recorded_time.h"
@@ -45,26 +47,27 @@ std::vector<uint16_t> random_bf16(int64_t count) {
   return values;
 }
 
-// A BF16 matrix on the device, of a few random rows over and over.
-LinearWeight weight_on(Device& device, int64_t rows, int64_t columns) {
+// A matrix on the device, of a few random rows over and over.
+LinearWeight weight_on(Device& device, int64_t rows, int64_t columns, DType type = DType::kBF16) {
   constexpr int64_t kMade = 512;
   const std::vector<uint16_t> values = random_bf16(kMade * columns);
   const ConstTensorView made{reinterpret_cast<const std::byte*>(values.data()), DType::kBF16,
                              Shape{kMade, columns}};
   std::vector<int32_t> order(static_cast<size_t>(rows));
   for (size_t i = 0; i < order.size(); ++i) order[i] = static_cast<int32_t>(i * 7 % kMade);
-  const LinearSource source{made, order};
+  LinearSource source{made, order};
+  if (is_quantised(type)) source.quantise_to = type;
   return std::move(LinearWeight::pack(device, {&source, 1}, LinearCompute::kFast).value());
 }
 
 // Everything of one layer, for so many rows at most.
 class Layer {
  public:
-  Layer(Device& device, Stream& stream, const MixtureShape& shape, int64_t rows_max)
+  Layer(Device& device, Stream& stream, const MixtureShape& shape, DType type, int64_t rows_max)
       : shape_(shape),
         rule_{.experts = shape.experts, .used = shape.used, .normalised = true},
-        gate_up_(weight_on(device, shape.experts * 2 * shape.width, shape.hidden)),
-        down_(weight_on(device, shape.experts * shape.hidden, shape.width)),
+        gate_up_(weight_on(device, shape.experts * 2 * shape.width, shape.hidden, type)),
+        down_(weight_on(device, shape.experts * shape.hidden, shape.width, type)),
         one_gate_up_(weight_on(device, 2 * shape.width, shape.hidden)),
         one_down_(weight_on(device, shape.hidden, shape.width)) {
     const std::vector<float> router =
@@ -121,6 +124,10 @@ class Layer {
     active_ = std::ranges::count(has_rows, true);
   }
   int64_t active() const { return active_; }
+  double active_bytes() const {
+    return static_cast<double>(gate_up_.packed_bytes() + down_.packed_bytes()) *
+           static_cast<double>(active_) / shape_.experts;
+  }
 
   LinearArgs router(int64_t rows) const {
     return {.x = view(x_, rows, shape_.hidden),
@@ -231,7 +238,8 @@ void time_grouped(OpContext& context, const Layer& layer, const char* op,
                   const GroupedLinearArgs& args, int64_t rows,
                   const std::vector<std::string>& named) {
   const int64_t n = args.expert_rows(), k = args.weight->k();
-  const auto bytes = static_cast<double>(layer.active() * n * k * 2);
+  const double bytes = static_cast<double>(args.weight->packed_bytes()) *
+                       static_cast<double>(layer.active()) / layer.shape().experts;
   const double flops = 2.0 * static_cast<double>(args.y.rows() * n * k);
   for (const auto& kernel : grouped_linear_kernels().all()) {
     const std::string name(kernel.name);
@@ -276,15 +284,12 @@ void time_rows(OpContext& context, Layer& layer, int64_t rows,
             linear_kernels(), layer.dense_down(rows), linear);
   GroupedLinearArgs down_behind_it = down;
   down_behind_it.follows_another = true;
-  report(context, layer,
-         {"layer", "best", rows, static_cast<double>(layer.active()) * 6 * matrix,
-          6 * listed * matrix},
-         [&] {
-           route_experts(context, route);
-           grouped_linear(context, gate_up);
-           grouped_linear(context, down_behind_it);
-           row_gather_sum(context, sum);
-         });
+  report(context, layer, {"layer", "best", rows, layer.active_bytes(), 6 * listed * matrix}, [&] {
+    route_experts(context, route);
+    grouped_linear(context, gate_up);
+    grouped_linear(context, down_behind_it);
+    row_gather_sum(context, sum);
+  });
 }
 
 }  // namespace
@@ -293,9 +298,14 @@ int main(int argc, char** argv) {
   std::vector<int64_t> row_counts;
   std::vector<std::string_view> shapes;
   std::vector<std::string> kernels;
+  DType type = DType::kBF16;
   for (int i = 1; i < argc; ++i) {
     const std::string_view word = argv[i];
-    if (word.find('/') != std::string_view::npos) {
+    const auto named =
+        std::ranges::find_if(kWeightTypes, [&](DType each) { return dtype_name(each) == word; });
+    if (named != std::end(kWeightTypes)) {
+      type = *named;
+    } else if (word.find('/') != std::string_view::npos) {
       kernels.emplace_back(word);
     } else if (std::atoll(argv[i]) > 0) {
       row_counts.push_back(std::atoll(argv[i]));
@@ -317,7 +327,7 @@ int main(int argc, char** argv) {
   OpContext context{**device, *stream, workspace, mesh};
   for (const MixtureShape& shape : kShapes) {
     if (std::ranges::find(shapes, shape.name) == shapes.end()) continue;
-    Layer layer(**device, *stream, shape, *std::ranges::max_element(row_counts));
+    Layer layer(**device, *stream, shape, type, *std::ranges::max_element(row_counts));
     for (const int64_t rows : row_counts) time_rows(context, layer, rows, kernels);
   }
   return 0;

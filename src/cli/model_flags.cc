@@ -91,7 +91,7 @@ void add_weight_flags(CLI::App& app, LoadOptions& load) {
       app, "--block-weights", load.block_weights, kBlockWeights,
       "GPU, quantised weights: packed, as in the file, for few streams; or unpacked to 16 "
       "bits, for many, with two to four times the memory; auto: unpacked where that is under "
-      "a fiftieth of the GPU's")
+      "a fiftieth of the GPU's, of mixtures of experts half")
       ->group("Model");
   load.packed_cache = PackedCacheUse::kAuto;
   add_choice(

@@ -72,6 +72,14 @@ void unpack_iq4_nl(const std::byte* block, BlockQuants& out) {
   fill_quants(out, [&](int n, int i) { return iq4_32(block + 2, n, i); });
 }
 
+// half d; 16 bytes of nibbles
+void unpack_e2m1(const std::byte* block, BlockQuants& out) {
+  begin_32(out, block);
+  fill_quants(out, [&](int n, int i) {
+    return kE2m1Values[static_cast<size_t>(nibble_32(block + 2, n, i))];
+  });
+}
+
 // half d; half m; 16 bytes of nibbles
 void unpack_q4_1(const std::byte* block, BlockQuants& out) {
   begin_32_with_minimum(out, block);
@@ -229,6 +237,8 @@ void unpack_block(DType dtype, const std::byte* block, BlockQuants& out) {
       return unpack_iq4_xs(block, out);
     case DType::kQ4_Z:
       return unpack_q4_z(block, out);
+    case DType::kE2M1:
+      return unpack_e2m1(block, out);
     case DType::kF32:
     case DType::kF16:
     case DType::kBF16:

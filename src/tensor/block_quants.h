@@ -15,6 +15,10 @@ namespace headrace {
 inline constexpr std::array<int8_t, 16> kIq4Values = {-127, -104, -83, -65, -49, -35, -22, -10,
                                                       1,    13,   25,  38,  53,  69,  89,  113};
 
+// The values of E2M1 by index: twice those of MXFP4.
+inline constexpr std::array<int8_t, 16> kE2m1Values = {0, 1,  2,  3,  4,  6,  8,  12,
+                                                       0, -1, -2, -3, -4, -6, -8, -12};
+
 // One block: element c is scale[p] q[c] + minimum[p], p = c / part_columns, each operation rounded
 // to float. Types without minima skip the addition (which would turn -0 into 0).
 struct BlockQuants {

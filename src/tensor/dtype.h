@@ -31,6 +31,8 @@ enum class DType : uint8_t {
   kIQ4_XS,  // parts of 32, indices as of IQ4_NL, s of 6 bits: w = (d (s - 32)) v[q]
   // No GGUF type: what 4-bit weights of Hugging Face files are read as (weights/hub_matrix.h).
   kQ4_Z,  // 32 x 4 bits, f16 scale d, 8-bit zero point z: w = d (q - z)
+  // Nor this: what MXFP4 is read as (weights/mxfp4.h).
+  kE2M1,  // 32 x 4 bits, the indices of twice e2m1's numbers, f16 scale d: w = d v[q]
   // Numbers of weights on a GPU, which have a scale a row beside them
   // (ops/packing/packed_weight.h).
   kF8,  // e4m3 (float8.h)
@@ -42,12 +44,13 @@ struct DTypeInfo {
   int32_t block_bytes;
 };
 
-inline constexpr std::array<DTypeInfo, 20> kDTypeInfo = {
+inline constexpr std::array<DTypeInfo, 21> kDTypeInfo = {
     {{"F32", 1, 4},      {"F16", 1, 2},        {"BF16", 1, 2},     {"I32", 1, 4},
      {"I8", 1, 1},       {"U8", 1, 1},         {"Q8_0", 32, 34},   {"Q4_0", 32, 18},
      {"Q4_1", 32, 20},   {"Q5_0", 32, 22},     {"Q5_1", 32, 24},   {"IQ4_NL", 32, 18},
      {"Q2_K", 256, 84},  {"Q3_K", 256, 110},   {"Q4_K", 256, 144}, {"Q5_K", 256, 176},
-     {"Q6_K", 256, 210}, {"IQ4_XS", 256, 136}, {"Q4_Z", 32, 20},   {"F8_E4M3", 1, 1}}};
+     {"Q6_K", 256, 210}, {"IQ4_XS", 256, 136}, {"Q4_Z", 32, 20},   {"E2M1", 32, 18},
+     {"F8_E4M3", 1, 1}}};
 
 constexpr const DTypeInfo& dtype_info(DType dtype) {
   return kDTypeInfo[static_cast<size_t>(dtype)];

@@ -73,25 +73,25 @@ class Mxfp4Matrix final : public HubMatrix {
     std::call_once(looked_, [this] {
       bool all_fit = true;
       for (int64_t row = 0; all_fit && row < shape()[0]; ++row) {
-        for (int64_t b = 0; b < blocks() && all_fit; ++b) all_fit = fits_q8_0(block(row, b));
+        for (int64_t b = 0; b < blocks() && all_fit; ++b) all_fit = fits_e2m1(block(row, b));
       }
-      is_q8_0_ = all_fit;
+      is_e2m1_ = all_fit;
     });
     return ok_status();
   }
   int64_t bytes() const override {
     return HubMatrix::bytes() / tensors_.quants->shape[0] / rows_.step;
   }
-  DType dtype() const override { return is_q8_0_ ? DType::kQ8_0 : DType::kF32; }
+  DType dtype() const override { return is_e2m1_ ? DType::kE2M1 : DType::kF32; }
   std::optional<DType> fast_type() const override {
-    return is_q8_0_ ? std::nullopt : std::optional(DType::kQ8_0);
+    return is_e2m1_ ? std::nullopt : std::optional(DType::kQ8_0);
   }
 
   void read(std::span<const int64_t> rows, int64_t first_column, int64_t columns,
             std::byte* out) const override {
     for (const int64_t row : rows) {
-      if (is_q8_0_) {
-        read_q8_0(row, first_column / kMxfp4Columns, columns / kMxfp4Columns, out);
+      if (is_e2m1_) {
+        read_e2m1(row, first_column / kMxfp4Columns, columns / kMxfp4Columns, out);
       } else {
         read_floats(row, first_column, columns, out);
       }
@@ -110,10 +110,10 @@ class Mxfp4Matrix final : public HubMatrix {
             tensors_.quants->bytes.data() + at * static_cast<size_t>(kMxfp4NibbleBytes)};
   }
 
-  void read_q8_0(int64_t row, int64_t first, int64_t count, std::byte* out) const {
+  void read_e2m1(int64_t row, int64_t first, int64_t count, std::byte* out) const {
     for (int64_t b = first; b < first + count; ++b) {
-      mxfp4_to_q8_0(block(row, b), Mxfp4Order::kNeighbours, out);
-      out += dtype_info(DType::kQ8_0).block_bytes;
+      mxfp4_to_e2m1(block(row, b), Mxfp4Order::kNeighbours, out);
+      out += dtype_info(DType::kE2M1).block_bytes;
     }
   }
 
@@ -133,7 +133,7 @@ class Mxfp4Matrix final : public HubMatrix {
 
   const ExpertRowsOf rows_;
   mutable std::once_flag looked_;
-  mutable bool is_q8_0_ = false;
+  mutable bool is_e2m1_ = false;
 };
 
 }  // namespace

@@ -6,13 +6,11 @@
 #include <cstring>
 #include <span>
 
+#include "tensor/block_quants.h"
 #include "tensor/half.h"
 
 namespace headrace {
 namespace {
-
-// Twice the numbers.
-constexpr std::array<int8_t, 16> kTwice = {0, 1, 2, 3, 4, 6, 8, 12, 0, -1, -2, -3, -4, -6, -8, -12};
 
 // Half of a scale is 2^(byte - 128).
 constexpr int kHalfBias = 128;
@@ -23,8 +21,8 @@ std::array<int8_t, kMxfp4Columns> integers(const Mxfp4Block& block, Mxfp4Order o
   const bool halves = order == Mxfp4Order::kHalves;
   for (size_t i = 0; i < static_cast<size_t>(kMxfp4NibbleBytes); ++i) {
     const auto byte = static_cast<uint8_t>(block.nibbles[i]);
-    all[halves ? i : 2 * i] = kTwice[byte & 15];
-    all[halves ? i + 16 : 2 * i + 1] = kTwice[byte >> 4];
+    all[halves ? i : 2 * i] = kE2m1Values[byte & 15];
+    all[halves ? i + 16 : 2 * i + 1] = kE2m1Values[byte >> 4];
   }
   return all;
 }
@@ -39,16 +37,23 @@ bool is_half(int exponent) { return exponent >= kHalfExponentMin && exponent <= 
 
 }  // namespace
 
-bool fits_q8_0(const Mxfp4Block& block) {
+bool fits_e2m1(const Mxfp4Block& block) {
   return is_half(block.scale - kHalfBias) || is_zero(block);
 }
 
-void mxfp4_to_q8_0(const Mxfp4Block& block, Mxfp4Order order, std::byte* out) {
+void mxfp4_to_e2m1(const Mxfp4Block& block, Mxfp4Order order, std::byte* out) {
   const int exponent = block.scale - kHalfBias;
   const uint16_t scale = float_to_half(is_half(exponent) ? std::ldexp(1.0f, exponent) : 0.0f);
   std::memcpy(out, &scale, sizeof(scale));
-  const auto quants = integers(block, order);
-  std::memcpy(out + sizeof(scale), quants.data(), quants.size());
+  out += sizeof(scale);
+  if (order == Mxfp4Order::kHalves) {
+    std::copy_n(block.nibbles, kMxfp4NibbleBytes, out);
+    return;
+  }
+  const auto index = [&](int64_t column) {
+    return block.nibbles[column / 2] >> (column % 2 * 4) & std::byte{15};
+  };
+  for (int64_t i = 0; i < kMxfp4NibbleBytes; ++i) out[i] = index(i) | index(i + 16) << 4;
 }
 
 void mxfp4_to_float(const Mxfp4Block& block, Mxfp4Order order, std::byte* out) {

@@ -1,7 +1,7 @@
 // MXFP4 (Rouhani et al., 2023; OCP): blocks of 32 numbers of 4 bits (e2m1: 0, 1/2, 1, 3/2, 2, 3, 4,
 // 6 and their negatives) under a scale that is a power of two, 2^(byte - 127). A block is read as
-// one of Q8_0 that has the same numbers: integers up to 12 times half the scale, wherever that is
-// an f16 number (2^-24 to 2^15).
+// one of E2M1 (tensor/dtype.h) that has the same numbers: integers up to 12 times half the scale,
+// wherever that is an f16 number (2^-24 to 2^15).
 #pragma once
 
 #include <cstddef>
@@ -23,10 +23,10 @@ struct Mxfp4Block {
   const std::byte* nibbles;  // [16]
 };
 
-// Whether Q8_0 has the block's numbers as they are.
-bool fits_q8_0(const Mxfp4Block& block);
-// REQUIRES: fits_q8_0(block). out: one block of Q8_0
-void mxfp4_to_q8_0(const Mxfp4Block& block, Mxfp4Order order, std::byte* out);
+// Whether E2M1 has the block's numbers as they are.
+bool fits_e2m1(const Mxfp4Block& block);
+// REQUIRES: fits_e2m1(block). out: one block of E2M1
+void mxfp4_to_e2m1(const Mxfp4Block& block, Mxfp4Order order, std::byte* out);
 // Any block. out: [32] f32
 void mxfp4_to_float(const Mxfp4Block& block, Mxfp4Order order, std::byte* out);
 

@@ -96,19 +96,19 @@ bool is_mxfp4(const GgufTensor* tensor) {
   return tensor != nullptr && tensor->type->name == "MXFP4";
 }
 
-// A matrix of MXFP4, whose rows are made as Q8_0, or as floats where it has a scale that is no f16
+// A matrix of MXFP4, whose rows are made as E2M1, or as floats where it has a scale that is no f16
 // number.
 class GgufMxfp4Rows final : public RowReader {
  public:
   // `bytes`: the matrix's.
   GgufMxfp4Rows(std::span<const std::byte> bytes, Shape shape) : bytes_(bytes), shape_(shape) {
     const int64_t count = shape[0] * blocks();
-    for (int64_t b = 0; is_q8_0_ && b < count; ++b) is_q8_0_ = fits_q8_0(block(b));
+    for (int64_t b = 0; is_e2m1_ && b < count; ++b) is_e2m1_ = fits_e2m1(block(b));
   }
-  DType dtype() const override { return is_q8_0_ ? DType::kQ8_0 : DType::kF32; }
+  DType dtype() const override { return is_e2m1_ ? DType::kE2M1 : DType::kF32; }
   Shape shape() const override { return shape_; }
   std::optional<DType> fast_type() const override {
-    return is_q8_0_ ? std::nullopt : std::optional(DType::kQ8_0);
+    return is_e2m1_ ? std::nullopt : std::optional(DType::kQ8_0);
   }
 
   void read(std::span<const int64_t> rows, int64_t first_column, int64_t columns,
@@ -120,8 +120,8 @@ class GgufMxfp4Rows final : public RowReader {
         const Mxfp4Block of_column = block(row * blocks() + c / kMxfp4Columns);
         const int64_t within = c % kMxfp4Columns;
         const int64_t count = std::min(kMxfp4Columns - within, end - c);
-        if (is_q8_0_) {
-          mxfp4_to_q8_0(of_column, Mxfp4Order::kHalves, out);
+        if (is_e2m1_) {
+          mxfp4_to_e2m1(of_column, Mxfp4Order::kHalves, out);
         } else {
           mxfp4_to_float(of_column, Mxfp4Order::kHalves, floats);
           std::copy_n(floats + within * 4, count * 4, out);
@@ -142,7 +142,7 @@ class GgufMxfp4Rows final : public RowReader {
 
   const std::span<const std::byte> bytes_;
   const Shape shape_;
-  bool is_q8_0_ = true;
+  bool is_e2m1_ = true;
 };
 
 }  // namespace

@@ -88,7 +88,7 @@ class GgufWeightSource final : public WeightSource {
   bool has(std::string_view name) const override { return find(name) != nullptr; }
   std::vector<std::string_view> names() const override;
   Result<ConstTensorView> get(std::string_view name) const override;
-  // Of MXFP4, which is read as Q8_0 (mxfp4.h).
+  // Of MXFP4, which is read as E2M1 (mxfp4.h).
   Result<std::shared_ptr<const RowReader>> rows(std::string_view name,
                                                 int64_t index) const override;
   std::optional<WeightInfo> info(std::string_view name) const override;

@@ -147,13 +147,14 @@ struct Sse2 {
     }
     return _mm_or_si128(low, _mm_and_si128(raw, _mm_set1_epi8(static_cast<char>(mask))));
   }
-  static I32 iq4_values(I32 index) {  // no byte shuffle in SSE2: sums of the steps passed
-    constexpr int kSteps[15] = {23, 21, 18, 16, 14, 13, 12, 11, 12, 12, 13, 15, 16, 20, 24};
-    I32 value = _mm_set1_epi8(1);
+  template <StoredQuants kQuants>
+  static I32 quants_of_indices(I32 index) {  // no byte shuffle in SSE2: sums of the steps passed
+    constexpr StoredValues kValues = kStoredValues[static_cast<int>(kQuants)];
+    I32 value = _mm_set1_epi8(static_cast<char>(kValues.of[0]));
     for (int i = 0; i < 15; ++i) {
       const I32 passed = _mm_cmpgt_epi8(index, _mm_set1_epi8(static_cast<char>(i)));
-      value =
-          _mm_add_epi8(value, _mm_and_si128(passed, _mm_set1_epi8(static_cast<char>(kSteps[i]))));
+      const auto step = static_cast<char>(kValues.of[i + 1] - kValues.of[i]);
+      value = _mm_add_epi8(value, _mm_and_si128(passed, _mm_set1_epi8(step)));
     }
     return value;
   }

@@ -110,7 +110,9 @@ int stored_quant(const PackedFormat& format, const std::byte* lane_quants, int c
   if (format.low_bits == 8) return byte(quad);
   const int low = format.low_bits == 4 ? byte(quad % 4) >> (quad / 4 * 4) & 15
                                        : byte(quad / 4) >> (quad % 4 * 2) & 3;
-  if (format.quants == StoredQuants::kIq4Index) return kIq4Values[static_cast<size_t>(low)] + 128;
+  if (format.quants != StoredQuants::kBinary) {
+    return kStoredValues[static_cast<int>(format.quants)].of[low];
+  }
   if (format.high_bits == 0) return low;
   const int plane = format.low_bits;  // dwords of the low plane
   const int high = format.high_bits == 1 ? byte(plane) >> quad & 1

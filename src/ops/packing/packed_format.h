@@ -18,9 +18,20 @@ enum class PartScales : unsigned char {
 
 // What a stored quant is, before the zero point is taken off.
 enum class StoredQuants : unsigned char {
-  kBinary,    // an unsigned integer
-  kIq4Index,  // the index of an IQ4 value + 128
+  kBinary,     // an unsigned integer
+  kIq4Index,   // the index of an IQ4 value + 128
+  kE2m1Index,  // the index of an E2M1 value + 16
 };
+
+// The quants that indices stand for, by StoredQuants: kIq4Values and kE2m1Values
+// (tensor/block_quants.h) and their zero points.
+struct StoredValues {
+  unsigned char of[16];
+};
+inline constexpr StoredValues kStoredValues[] = {
+    {},
+    {{1, 24, 45, 63, 79, 93, 106, 118, 129, 141, 153, 166, 181, 197, 217, 241}},
+    {{16, 17, 18, 19, 20, 22, 24, 28, 16, 15, 14, 13, 12, 10, 8, 4}}};
 
 struct PackedFormat {
   int32_t columns;        // of a block: 32 or 256
@@ -122,7 +133,13 @@ inline constexpr int32_t kBlockDwordsMax = 52;
         .part_columns = 32,                                                                  \
         .low_bits = 4,                                                                       \
         .minimum = true,                                                                     \
-        .part_scales = PartScales::kZeroPoint}))
+        .part_scales = PartScales::kZeroPoint}))                                             \
+  ROW(E2M1, 0, 0, 2, 4, pack_as_is<4>,                                                       \
+      ({.columns = 32,                                                                       \
+        .part_columns = 32,                                                                  \
+        .low_bits = 4,                                                                       \
+        .zero = 16,                                                                          \
+        .quants = StoredQuants::kE2m1Index}))
 
 // kPackedQ8_0 and so on.
 #define HR_FORMAT(name, d, m, at, count, pack, format) \

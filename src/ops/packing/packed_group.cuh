@@ -69,10 +69,26 @@ __device__ __forceinline__ QuadDwords<kType> load_quads(const PackedGroup& group
   return quads;
 }
 
-// Of four indices 0 to 15, a byte each, their IQ4 values + 128.
-__device__ __forceinline__ uint32_t iq4_values(uint32_t indices) {
-  // The bytes of kIq4Values, tensor/block_quants.h, plus 128.
-  constexpr uint32_t kTable[4] = {0x3f2d1801, 0x766a5d4f, 0xa6998d81, 0xf1d9c5b5};
+// kStoredValues as words.
+struct StoredWords {
+  uint32_t of[4];
+};
+consteval StoredWords stored_words(StoredQuants quants) {
+  StoredWords words{};
+  for (int i = 0; i < 16; ++i) {
+    const uint32_t value = kStoredValues[static_cast<int>(quants)].of[i];
+    words.of[i / 4] |= value << (8 * (i % 4));
+  }
+  return words;
+}
+template <StoredQuants kQuants>
+inline constexpr StoredWords kStoredWords = stored_words(kQuants);
+
+// Of four indices 0 to 15, a byte each, the quants that they stand for.
+template <StoredQuants kQuants>
+__device__ __forceinline__ uint32_t quants_of_indices(uint32_t indices) {
+  constexpr uint32_t kTable[4] = {kStoredWords<kQuants>.of[0], kStoredWords<kQuants>.of[1],
+                                  kStoredWords<kQuants>.of[2], kStoredWords<kQuants>.of[3]};
   const uint32_t pairs = indices | indices >> 4;
   const uint32_t selector = __byte_perm(pairs, 0, 0x4420) & 0x7777;
   const uint32_t lower = __byte_perm(kTable[0], kTable[1], selector);
@@ -98,8 +114,8 @@ template <int kType, int kHalf>
 __device__ __forceinline__ uint32_t stored_quants(const QuadDwords<kType>& quads, int quad) {
   constexpr PackedFormat kOf = kFormat<kType>;
   const uint32_t low = low_bits<kType, kHalf>(quads, quad);
-  if constexpr (kOf.quants == StoredQuants::kIq4Index) {
-    return iq4_values(low);
+  if constexpr (kOf.quants != StoredQuants::kBinary) {
+    return quants_of_indices<kOf.quants>(low);
   } else if constexpr (kOf.high_bits == 1) {
     return low | ((quads.high[0] >> (quad + 4 * kHalf)) & 0x01010101) << kOf.low_bits;
   } else if constexpr (kOf.high_bits == 2) {
@@ -119,7 +135,7 @@ __device__ __forceinline__ float quant(uint32_t stored, int i) {
 // Whether every stored quant is below 128.
 template <int kType>
 inline constexpr bool kSmallQuants =
-    kFormat<kType>.low_bits < 8 && kFormat<kType>.quants == StoredQuants::kBinary;
+    kFormat<kType>.low_bits < 8 && kFormat<kType>.quants != StoredQuants::kIq4Index;
 
 // Bytes 2 kPair and 2 kPair + 1 of `stored` less the zero point, as a pair of T (f16 or bf16):
 // exact, since both hold integers up to 128.

@@ -52,6 +52,8 @@ struct RandomMatrix {
       case DType::kIQ4_NL:
       case DType::kQ4_Z:
         return {0, 0.001f};
+      case DType::kE2M1:
+        return {0, 0.015f};
       case DType::kQ4_1:
       case DType::kQ5_1:
         return {0, 0.01f, 2, -0.1f};
