@@ -14,6 +14,7 @@
 
 #include "ops/attention/plan.h"
 #include "ops/attention/rope_attention.h"
+#include "ops/fake_gpu.h"
 #include "ops/linear/grouped_linear.h"
 #include "ops/linear/norm_linear.h"
 #include "ops/linear/residual_linear.h"
@@ -29,40 +30,11 @@ namespace {
 
 using Lines = std::vector<std::string>;
 
-DeviceTraits h200(bool batch_invariant) {
-  return {.kind = DeviceKind::kCuda,
-          .name = "H200",
-          .compute_capability = 90,
-          .sm_count = 132,
-          .batch_invariant = batch_invariant};
-}
-
-// A GPU of host memory: weights can be packed for it, nothing runs on it.
-class PaperGpu final : public Device {
- public:
-  PaperGpu() : memory_(create_null_device({})), traits_(h200(false)) {}
-  const DeviceTraits& traits() const override { return traits_; }
-  Result<Buffer> allocate(int64_t bytes) override { return memory_->allocate(bytes); }
-  Result<Buffer> allocate_host(int64_t bytes) override { return memory_->allocate_host(bytes); }
-  std::unique_ptr<Stream> create_stream() override { return memory_->create_stream(); }
-  int64_t free_bytes() const override { return memory_->free_bytes(); }
-  ThreadPool& pool() override { return memory_->pool(); }
-  Result<GemmLibrary*> gemm_library() override { return memory_->gemm_library(); }
-
- private:
-  void release(std::byte*, int64_t, MemoryKind) override {}  // buffers are the null device's own
-
-  std::unique_ptr<Device> memory_;
-  DeviceTraits traits_;
-};
-
-// [n, k], every row the same.
-LinearWeight weight_of(Device& gpu, int64_t n, int64_t k, LinearCompute compute) {
-  const std::vector<float> row(static_cast<size_t>(k));
+// [n, k] of a file's `type`, every row the same.
+LinearWeight weight_of(Device& gpu, DType type, int64_t n, int64_t k, LinearCompute compute) {
+  const std::vector<std::byte> row(static_cast<size_t>(row_bytes(type, k).value()));
   const std::vector<int32_t> order(static_cast<size_t>(n), 0);
-  const LinearSource source{
-      .weight = {reinterpret_cast<const std::byte*>(row.data()), DType::kF32, Shape{1, k}},
-      .row_order = order};
+  const LinearSource source{.weight = {row.data(), type, Shape{1, k}}, .row_order = order};
   Uploader uploader(gpu, 1);
   LinearWeight weight = LinearWeight::start_pack(gpu, uploader, {&source, 1}, compute).value();
   CHECK(uploader.finish().ok());
@@ -99,10 +71,9 @@ struct Rows {
   }
 };
 
-// One line an op for a weight [n, k].
-Lines linear_choices(const DeviceTraits& traits, const LinearWeight& weight) {
+// One line an op for a weight [n, k] and rows of `dtype`.
+Lines linear_choices(const DeviceTraits& traits, const LinearWeight& weight, DType dtype) {
   const Rows rows;
-  const DType dtype = weight.matrix().dtype;
   const int64_t n = weight.n(), k = weight.k();
   const auto linear = [&](int64_t m) {
     return LinearArgs{
@@ -151,11 +122,23 @@ struct GpuLines {
   Lines free, invariant;  // DeviceTraits::batch_invariant
 };
 
+struct Matrix {
+  int64_t n, k;
+};
+void add_weight(GpuLines& lines, const Matrix& matrix, DType type, LinearCompute compute) {
+  FakeGpu gpu;
+  const LinearWeight weight = weight_of(gpu, type, matrix.n, matrix.k, compute);
+  const DType dtype = compute == LinearCompute::kFloat16 ? DType::kF16 : DType::kBF16;
+  const DType kept = weight.is_matrix() ? weight.matrix().dtype : weight.main_dtype();
+  for (const bool invariant : {false, true}) {
+    for (const std::string& line : linear_choices(h200(invariant), weight, dtype)) {
+      (invariant ? lines.invariant : lines.free)
+          .push_back(fmt::format("{} {}x{} {}", dtype_name(kept), matrix.n, matrix.k, line));
+    }
+  }
+}
+
 GpuLines weights_on_a_gpu() {
-  struct Matrix {
-    int64_t n, k;
-  };
-  PaperGpu gpu;
   GpuLines lines;
   for (const LinearCompute compute : {LinearCompute::kFast, LinearCompute::kFloat16}) {
     for (const Matrix& matrix : {Matrix{576, 576},
@@ -168,15 +151,11 @@ GpuLines weights_on_a_gpu() {
                                  {28672, 4096},
                                  {4096, 14336},
                                  {896, 4864}}) {
-      const LinearWeight weight = weight_of(gpu, matrix.n, matrix.k, compute);
-      for (const bool invariant : {false, true}) {
-        for (const std::string& line : linear_choices(h200(invariant), weight)) {
-          (invariant ? lines.invariant : lines.free)
-              .push_back(fmt::format("{} {}x{} {}", dtype_name(weight.matrix().dtype), matrix.n,
-                                     matrix.k, line));
-        }
-      }
+      add_weight(lines, matrix, DType::kF32, compute);
     }
+  }
+  for (const Matrix& matrix : {Matrix{2048, 2048}, {4096, 4096}, {28672, 4096}, {4096, 14336}}) {
+    add_weight(lines, matrix, DType::kQ4_K, LinearCompute::kFast);
   }
   return lines;
 }
@@ -240,7 +219,7 @@ Lines experts_on_a_gpu(const DeviceTraits& traits) {
     int64_t experts, used, n, k;
     bool gated;
   };
-  PaperGpu gpu;
+  FakeGpu gpu;
   const Rows rows;
   Lines lines;
   for (const Shape& of : {Shape{128, 8, 1536, 2048, true},

@@ -237,7 +237,8 @@ struct ArrangedRows {
 constexpr int kSumsOfTile = 3 * 8;
 static_assert(kSumsOfTile * sizeof(float) == kArrangedSumBytes);
 
-template <class T>
+// kQuads: rows of x lie on 8 bytes. Else their elements are read one by one.
+template <class T, bool kQuads>
 __global__ void __launch_bounds__(kBlocksWarps* kWarpThreads)
     arrange_rows(RowsOf<const T> x, ArrangedRows out, int32_t m, int32_t chunks, int32_t pieces) {
   let_next_kernel_start();
@@ -251,8 +252,16 @@ __global__ void __launch_bounds__(kBlocksWarps* kWarpThreads)
   uint2 halves[2] = {};
   if (row < m) {
     const T* columns = x.row(row) + 32 * chunk + 4 * (lane % 4);
-    halves[0] = *reinterpret_cast<const uint2*>(columns);
-    halves[1] = *reinterpret_cast<const uint2*>(columns + 16);
+#pragma unroll
+    for (int half = 0; half < 2; ++half) {
+      if constexpr (kQuads) {
+        halves[half] = *reinterpret_cast<const uint2*>(columns + 16 * half);
+      } else {
+        T* to = reinterpret_cast<T*>(&halves[half]);
+#pragma unroll
+        for (int i = 0; i < 4; ++i) to[i] = columns[16 * half + i];
+      }
+    }
   }
   out.operands[int64_t{piece} * kWarpThreads + lane] = {halves[0].x, halves[0].y, halves[1].x,
                                                         halves[1].y};

@@ -1,6 +1,8 @@
 // The kernels of linear on CUDA whose W is packed block types (packed_weight.h), in device memory
 // with the bits of the file.
-//   x [M, K] f16 or bf16, rows on 8 bytes;  W [N, K] block types;  y [M, N] of x's type or f32
+//   x [M, K] f16 or bf16;  W [N, K] block types;  y [M, N] of x's type or f32
+// Rows of x that do not lie on 8 bytes are taken too, with any number of rows and batch invariance
+// or without: `blocks` and `unpacked` have no faster kernel's wishes of them.
 //
 // `blocks` multiplies quants, which x's type holds exactly, and scales a part's sum in f32: no
 // weight is rounded. With batch invariance an element's order of arithmetic depends on N, K and the

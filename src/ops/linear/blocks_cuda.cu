@@ -27,6 +27,12 @@ void multiply_few(OpContext& context, const LinearArgs& args) {
   }
 }
 
+// Whether a lane may read four columns of x at a time.
+bool reads_quads(const ConstTensorView& x) {
+  constexpr int64_t kQuadBytes = 8;
+  return reinterpret_cast<uintptr_t>(x.data) % kQuadBytes == 0 && x.row_stride % kQuadBytes == 0;
+}
+
 // Warps of a block that take different groups and read the same x: more, where blocks are many.
 // Not a question of x, so that a row's order of sums is not.
 int32_t row_warps(int64_t groups, int32_t sm_count) {
@@ -43,10 +49,11 @@ void multiply_many(OpContext& context, const LinearArgs& args) {
   std::byte* const scratch = context.workspace.take(arranged_bytes(args.x.rows(), *args.weight));
   const gpu::ArrangedRows x{reinterpret_cast<uint4*>(scratch),
                             reinterpret_cast<float*>(scratch + pieces * 512)};
-  gpu::launch(context, gpu::arrange_rows<T>, gpu::blocks_for(pieces, gpu::kBlocksWarps),
-              gpu::kBlocksWarps * gpu::kWarpThreads, gpu::rows_of<T>(args.x), x,
-              static_cast<int32_t>(args.x.rows()), static_cast<int32_t>(chunks),
-              static_cast<int32_t>(pieces));
+  gpu::launch(context,
+              reads_quads(args.x) ? gpu::arrange_rows<T, true> : gpu::arrange_rows<T, false>,
+              gpu::blocks_for(pieces, gpu::kBlocksWarps), gpu::kBlocksWarps * gpu::kWarpThreads,
+              gpu::rows_of<T>(args.x), x, static_cast<int32_t>(args.x.rows()),
+              static_cast<int32_t>(chunks), static_cast<int32_t>(pieces));
   for (const LinearWeight::Segment& segment : args.weight->segments()) {
     const int32_t warps = row_warps(segment.group_count, context.device.traits().sm_count);
     const gpu::ManyArguments<T> arguments{gpu::blocks_arguments<T>(args, segment), x,
@@ -80,12 +87,9 @@ void unpack_rows(OpContext& context, const LinearWeight& weight,
 }  // namespace
 
 bool blocks_fit(const DeviceTraits& traits, const LinearArgs& args) {
-  constexpr int64_t kAlignment = 8;  // of what a lane reads of x
   const bool types = (args.x.dtype == DType::kF16 || args.x.dtype == DType::kBF16) &&
                      (args.y.dtype == args.x.dtype || args.y.dtype == DType::kF32);
-  return traits.kind == DeviceKind::kCuda && types && !args.weight->is_matrix() &&
-         reinterpret_cast<uintptr_t>(args.x.data) % kAlignment == 0 &&
-         args.x.row_stride % kAlignment == 0;
+  return traits.kind == DeviceKind::kCuda && types && !args.weight->is_matrix();
 }
 
 bool blocks_pay(const DeviceTraits& traits, const LinearArgs& args) {
@@ -95,7 +99,7 @@ bool blocks_pay(const DeviceTraits& traits, const LinearArgs& args) {
 void run_blocks(OpContext& context, const LinearArgs& args) {
   gpu::with_half_type(args.x.dtype, [&]<class T>(gpu::ElementType<T>) {
     // With batch invariance a row's sums are those of multiply_many() whatever stands beside it.
-    if (args.x.rows() <= 8 && !context.device.traits().batch_invariant) {
+    if (args.x.rows() <= 8 && !context.device.traits().batch_invariant && reads_quads(args.x)) {
       return multiply_few<T>(context, args);
     }
     // Slabs of rows, so that scratch memory has a bound.

@@ -228,11 +228,12 @@ void run_library(OpContext& context, const LinearArgs& args, const Float8Rows& r
 
 // Whether rows of x become FP8 with their norm: those that some product of FP8 takes.
 bool norm_fits(const DeviceTraits& traits, const RmsNormArgs& norm, const LinearArgs& product) {
+  if (!float8_types(traits, product)) return false;
   const bool taken = float8_streams(traits, product.x.rows())
                          ? stream_fits(traits, {.linear = product})
                          : float8_library_fits(traits, product);
-  return product.weight->is_matrix_of(DType::kF8) && taken && gpu::rows_aligned(norm.x) &&
-         gpu::rows_aligned(norm.residual) && gpu::multiple_of_access(norm.weight);
+  return taken && gpu::rows_aligned(norm.x) && gpu::rows_aligned(norm.residual) &&
+         gpu::multiple_of_access(norm.weight);
 }
 
 }  // namespace
@@ -253,8 +254,10 @@ Float8Rows make_float8_rows(OpContext& context, const RmsNormArgs& norm, std::by
 }
 
 bool float8_library_fits(const DeviceTraits& traits, const LinearArgs& args) {
-  return !traits.batch_invariant && float8_types(traits, args) && gpu::rows_aligned(args.x) &&
-         gpu::rows_aligned(args.y) && args.weight->device().gemm_library().value()->has_float8();
+  if (traits.batch_invariant || !float8_types(traits, args)) return false;
+  const Result<GemmLibrary*> library = args.weight->device().gemm_library();
+  return library.ok() && (*library)->has_float8() && gpu::rows_aligned(args.x) &&
+         gpu::rows_aligned(args.y);
 }
 
 void run_float8_library(OpContext& context, const LinearArgs& args) {

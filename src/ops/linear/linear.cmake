@@ -11,7 +11,7 @@ ops_room(linear
     library_cuda.cu lora_linear_cuda.cu norm_route_cuda.cu resident_cuda.cu stream_cuda.cu
     wgmma_cuda.cu
   TESTS
-    linear_test.cc linear_cuda_test.cc float8_cuda_test.cc norm_linear_test.cc norm_linear_cuda_test.cc residual_linear_test.cc
+    linear_test.cc linear_fits_test.cc linear_cuda_test.cc float8_cuda_test.cc norm_linear_test.cc norm_linear_cuda_test.cc residual_linear_test.cc
     blocks_gemv_plan_test.cc blocks_wide_plan_test.cc cpu_plan_test.cc cpu_amx_emulated.cc gemv_layout_test.cc grouped_layout_test.cc
     grouped_linear_test.cc lora_linear_test.cc lora_layout_test.cc lora_linear_cuda_test.cc grouped_linear_cuda_test.cc grouped_protocol_test.cc head_linear_cuda_test.cc norm_route_cuda_test.cc resident_layout_test.cc wgmma_layout_test.cc
     wgmma_protocol_test.cc

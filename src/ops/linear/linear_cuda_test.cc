@@ -226,6 +226,7 @@ struct PackedCase {
   DType first_type, second_type;
   int64_t m, n, k;
   bool bias, accumulates;
+  int64_t x_gap = 8;
 };
 
 void run_packed_case(TestDevice& cuda, const PackedCase& c) {
@@ -236,7 +237,7 @@ void run_packed_case(TestDevice& cuda, const PackedCase& c) {
   const std::vector<float> y = rounded_floats(rng, c.y_dtype, c.m * c.n);
   const std::vector<float> bias = random_floats(rng, c.n);
   const CudaArray<float> bias_on(cuda, bias);
-  CudaMatrix x_on(cuda, c.dtype, c.m, c.k, 8, &x);
+  CudaMatrix x_on(cuda, c.dtype, c.m, c.k, c.x_gap, &x);
   int kernels_run = 0;
   for (const auto& kernel : linear_kernels().all()) {
     CudaMatrix y_on(cuda, c.y_dtype, c.m, c.n, 8, c.accumulates ? &y : nullptr);
@@ -291,6 +292,19 @@ TEST(LinearCuda, PackedBlocksAgreeWithSumsInDouble) {
         run_packed_case(cuda, {dtype, dtype, type, DType::kQ8_0, 40, 50, k, true, false});
         run_packed_case(cuda, {dtype, DType::kF32, type, type, 130, 16, k, false, true});
       }
+    }
+  }
+}
+
+// Rows of x of which a lane cannot read four columns at a time.
+TEST(LinearCuda, PackedBlocksTakeRowsThatLieAnyhow) {
+  HR_CUDA_DEVICE_OR_SKIP(cuda);
+  for (const int64_t gap : {1, 2, 4}) {
+    for (const int64_t m : {1, 3, 8, 9, 40}) {
+      run_packed_case(cuda, {DType::kBF16, DType::kF32, DType::kQ4_K, DType::kQ6_K, m, 80, 1024,
+                             true, false, gap});
+      run_packed_case(cuda, {DType::kF16, DType::kF16, DType::kQ8_0, DType::kQ8_0, m, 33, 96, false,
+                             true, gap});
     }
   }
 }

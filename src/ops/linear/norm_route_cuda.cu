@@ -217,10 +217,10 @@ void run_norm_route(OpContext& context, const NormRouteArgs& args) {
 }
 
 bool norm_route_fits(const DeviceTraits& traits, const NormRouteArgs& args) {
+  if (traits.kind != DeviceKind::kCuda || traits.compute_capability != 90) return false;
   const RmsNormArgs& norm = args.norm;
   const int64_t rows = norm.x.rows(), columns = norm.x.columns();
-  return traits.kind == DeviceKind::kCuda && traits.compute_capability == 90 &&
-         !traits.batch_invariant && rows <= kRouteRows && columns % 4 == 0 &&
+  return !traits.batch_invariant && rows <= kRouteRows && columns % 4 == 0 &&
          (norm.x.dtype == DType::kF16 || norm.x.dtype == DType::kBF16) &&
          args.router.weight->is_matrix_of(DType::kF32) && args.router.bias == nullptr &&
          rows * columns * 6 <= kRouteSharedMax &&

@@ -85,8 +85,8 @@ bool resident_fits(const DeviceTraits& traits, const FusedLinearArgs& args) {
 }
 
 bool resident_pays(const DeviceTraits& traits, const FusedLinearArgs& args) {
-  return !traits.batch_invariant && args.x.rows() <= kRowsThatPay &&
-         args.weight->n() * args.weight->k() <= kElementsThatPay && resident_fits(traits, args);
+  return resident_fits(traits, args) && !traits.batch_invariant && args.x.rows() <= kRowsThatPay &&
+         args.weight->n() * args.weight->k() <= kElementsThatPay;
 }
 
 void run_resident(OpContext& context, const FusedLinearArgs& args) {
