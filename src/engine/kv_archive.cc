@@ -20,7 +20,7 @@
 namespace headrace {
 namespace {
 
-constexpr char kMagic[9] = "HRKV0002";
+constexpr char kMagic[9] = "HRKV0003";
 constexpr uint32_t kRecordMagic = 0x74696e75;  // "unit"
 // Bounds of what a record may claim, so that a damaged one allocates little.
 constexpr uint32_t kSaltBytesMax = 1 << 16, kTokensMax = 1 << 16, kPagesMax = 1 << 12;

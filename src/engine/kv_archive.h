@@ -3,7 +3,7 @@
 // continues it, and is computed again. The file holds the tokens of prompts and answers: keep it as
 // private as those.
 //
-//   "HRKV0002"  fingerprint (length, bytes)  page bytes
+//   "HRKV0003"  fingerprint (length, bytes)  page bytes
 //   records: header {magic, parent, salt bytes, tokens, pages, adapter, arithmetic}, salt, tokens,
 //            page slots, pages, checksum of all that
 //

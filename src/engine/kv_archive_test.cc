@@ -228,12 +228,11 @@ TEST_F(KvArchive, RefusesOtherModelsAndNamesWhatIsWrong) {
   EXPECT_EQ(saved.status().code(), StatusCode::kExhausted);
 }
 
-// A file that may not grow: what was saved before stays.
-// A number more in the header of a record: it would be misread.
+// What its records say of arithmetic has another meaning: it would be misread.
 TEST_F(KvArchive, AFileOfAnOlderVersionIsRefused) {
   std::string bytes = read_file();
-  ASSERT_EQ(bytes.substr(0, 8), "HRKV0002");
-  bytes[7] = '1';
+  ASSERT_EQ(bytes.substr(0, 8), "HRKV0003");
+  bytes[7] = '2';
   write_file(bytes);
   World other(64);
   const auto restored = restore_kv(path_, "model", other.cache, other.runner);
@@ -241,6 +240,7 @@ TEST_F(KvArchive, AFileOfAnOlderVersionIsRefused) {
   EXPECT_EQ(restored.status().code(), StatusCode::kInvalidArgument);
 }
 
+// A file that may not grow: what was saved before stays.
 TEST_F(KvArchive, AFullDiskLeavesTheFileThatWasThere) {
   const std::string before = read_file();
   rlimit old_limit{};

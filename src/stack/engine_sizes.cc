@@ -2,13 +2,18 @@
 
 #include <algorithm>
 #include <cstdint>
+#include <optional>
+#include <span>
+#include <string_view>
 #include <vector>
 
 #include <fmt/format.h>
 
+#include "base/checksum.h"
 #include "base/log.h"
 #include "base/rng.h"
 #include "kv/kv_demand.h"
+#include "stack/kv_format_choice.h"
 #include "stack/model_device.h"
 #include "stack/state_planning.h"
 #include "stack/tier_planning.h"
@@ -17,10 +22,13 @@
 namespace headrace {
 namespace {
 
-// One number where keys and values are alike, as it was before there was a choice.
 std::string format_text(const KvFormats& formats) {
-  const auto k = static_cast<int>(formats.k), v = static_cast<int>(formats.v);
-  return k == v ? fmt::format("{}", k) : fmt::format("{}/{}", k, v);
+  return fmt::format("{}/{}", kv_format_name(formats.k), kv_format_name(formats.v));
+}
+
+std::string_view device_text(DeviceKind device) {
+  constexpr std::string_view kNames[] = {"cpu", "gpu", "null"};
+  return kNames[static_cast<size_t>(device)];
 }
 
 // Rotations of these two kinds depend on the context that is served.
@@ -39,29 +47,23 @@ std::string kv_fingerprint(const LoadedModel& loaded, const KvPlan& kv, DeviceKi
   const std::string text = fmt::format(
       "{} {} {:016x} {:016x} {} {} {} {} {} {}{}", loaded.name, weights.file_bytes, weights.content,
       arithmetic, weights.weight_types, weights.parameter_count, format_text(kv.formats),
-      kv.block_tokens, layout, static_cast<int>(key_layout(device)), rotation_text(weights.config));
+      kv.block_tokens, layout, key_layout(device) == KeyLayout::kTransposed ? "transposed" : "rows",
+      rotation_text(weights.config));
   if (options.pipeline_parallel_size > 1) {
     return fmt::format("{} {} stages", text, options.pipeline_parallel_size);
   }
   if (options.tensor_parallel_size == 1) return text;
   return fmt::format("{} {} {}{}", text, options.tensor_parallel_size,
-                     static_cast<int>(shard_sums(options, device)),
+                     name_of(kShardSums, std::optional(shard_sums(options, device))),
                      options.enable_expert_parallel ? " experts" : "");
 }
 
 // Which pages of tokens hold the same bits, beside what a request says itself.
 uint64_t arithmetic_of(const LoadedModel& loaded, const KvPlan& kv, DeviceKind device,
                        const LoadOptions& options) {
-  const auto type = [](std::optional<DType> dtype) {
-    return dtype ? static_cast<int>(*dtype) : -1;
-  };
-  uint64_t id = 1;
-  for (const int part : {static_cast<int>(kv.formats.k), static_cast<int>(kv.formats.v),
-                         static_cast<int>(loaded.model.activation_dtype()), type(options.dtype),
-                         static_cast<int>(device), type(options.quantise_to),
-                         options.activation_bits, static_cast<int>(options.block_weights)}) {
-    id = mix64(id ^ static_cast<uint64_t>(part));
-  }
+  const std::string text =
+      arithmetic_text(kv.formats, loaded.model.activation_dtype(), device, options);
+  const uint64_t id = checksum64(std::as_bytes(std::span(text)));
   if (options.architecture_map.empty()) return id;
   return mix64(id ^ files_sample({options.architecture_map}));
 }
@@ -135,6 +137,16 @@ void fill_in_runner(const SchedulerOptions& scheduler, ModelRunnerOptions& runne
 }
 
 }  // namespace
+
+std::string arithmetic_text(const KvFormats& kept, DType activations, DeviceKind device,
+                            const LoadOptions& options) {
+  return fmt::format("{}, kept {}, of {} on {}, activations of {} bits, quantised to {}, blocks {}",
+                     dtype_name(activations), format_text(kept),
+                     options.dtype ? dtype_name(*options.dtype) : "the file's types",
+                     device_text(device), options.activation_bits,
+                     options.quantise_to ? dtype_name(*options.quantise_to) : "nothing",
+                     name_of(kBlockWeights, options.block_weights));
+}
 
 Result<PoolPlan> fill_in_sizes(const LoadedModel& loaded, const KvPlan& kv, Device& device,
                                StackOptions& options) {

@@ -29,4 +29,9 @@ struct LoadedModel {
 Result<PoolPlan> fill_in_sizes(const LoadedModel& loaded, const KvPlan& kv, Device& device,
                                StackOptions& options);
 
+// All that decides the bits of keys and values beside model and tokens. It names types and choices,
+// and no numbers of a build's enums: a build that adds one reads the pages that others saved.
+std::string arithmetic_text(const KvFormats& kept, DType activations, DeviceKind device,
+                            const LoadOptions& options);
+
 }  // namespace headrace

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <optional>
+#include <string_view>
 
 #include "base/status.h"
 #include "models/model.h"
@@ -24,5 +25,12 @@ KvFormats choose_kv_formats(const KvFormatOptions& options, DType computed);
 // On a GPU: what is asked for of fewer bits, in its layout there, or the type of the activations,
 // as which all 16-bit types are taken.
 KvFormats choose_gpu_kv_formats(const KvFormatOptions& options, DType activations);
+
+// Of every format, those among them that no flag names.
+constexpr std::string_view kv_format_name(KvFormat format) {
+  constexpr std::string_view kNames[] = {
+      "F32", "F16", "BF16", "INT8", "FP8", "INT8 of a head", "INT4", "INT4 of a head"};
+  return kNames[static_cast<size_t>(format)];
+}
 
 }  // namespace headrace

@@ -123,6 +123,28 @@ TEST_F(PackedCacheTest, ADamagedFileIsNone) {
   EXPECT_TRUE(open()->hit());
 }
 
+// A whole file of an older version, with checksums that are right: it would be misread.
+TEST_F(PackedCacheTest, AFileOfAnOlderVersionIsNone) {
+  const std::string path = write();
+  const auto write_version = [&](const std::string& version) {
+    std::fstream file(path, std::ios::in | std::ios::out | std::ios::binary);
+    std::string magic(8, ' ');
+    file.read(magic.data(), 8);
+    EXPECT_EQ(magic.substr(0, 6), "HRPACK");
+    file.seekp(6);
+    file.write(version.data(), 2);
+    return magic.substr(6);
+  };
+  ASSERT_EQ(write_version("01"), "02");
+  EXPECT_FALSE(open()->hit());
+  EXPECT_FALSE(open()->find("small"));
+  write_version("02");
+  EXPECT_TRUE(open()->hit());
+  write_version("01");
+  write();  // and is replaced
+  EXPECT_TRUE(open()->hit());
+}
+
 TEST_F(PackedCacheTest, TheLongestUnusedGo) {
   const std::string first = write("1"), second = write("2");
   const auto back = [](const std::string& path, int hours) {
