@@ -64,12 +64,12 @@ void SequenceBlocks::grow(BlockPool& pool, int32_t first, int32_t count, int32_t
     held_ += end - begin;
     added.push_back(std::move(fresh));
   }
-  settled_ = settled_until();
+  covered_until_ = find_covered();
 }
 
 // After grow(): the pages from the token that is written next on are nobody else's, up to the last;
 // a window reaches the end of its first page at a known token.
-int32_t SequenceBlocks::settled_until() const {
+int32_t SequenceBlocks::find_covered() const {
   int32_t until = std::numeric_limits<int32_t>::max();
   for (size_t group = 0; group < lists_.size(); ++group) {
     const KvGroupSpec& spec = groups_[group];
@@ -112,7 +112,7 @@ void SequenceBlocks::adopt(std::vector<GroupBlocks> pages, int32_t length) {
 }
 
 SequenceBlocks SequenceBlocks::fork(BlockPool& pool, int32_t length) {
-  settled_ = 0;  // the last page is shared from now on
+  covered_until_ = 0;  // the last page is shared from now on
   SequenceBlocks copy(groups_);
   for (size_t group = 0; group < lists_.size(); ++group) {
     const List& from = lists_[group];
@@ -164,7 +164,7 @@ void SequenceBlocks::release_all(BlockPool& pool, Ticket last_use) {
     list = {};
   }
   held_ = 0;
-  settled_ = 0;
+  covered_until_ = 0;
 }
 
 }  // namespace headrace

@@ -45,7 +45,7 @@ class SequenceBlocks {
             std::vector<GroupBlocks>& added, std::vector<BlockCopy>& copies);
   // Whether tokens [first, first + count) need nothing: no page, no copy, no trim(). What grow()
   // found last, so that a decode asks once a page.
-  bool settled(int32_t first, int32_t count) const { return first + count <= settled_; }
+  bool covers(int32_t first, int32_t count) const { return first + count <= covered_until_; }
   // Sliding groups: lets go of the pages that no token from `first` on attends to.
   void trim(BlockPool& pool, int32_t first, Ticket last_use);
   // Begins with pages that were computed before, of tokens [0, length): in each group those that
@@ -72,13 +72,13 @@ class SequenceBlocks {
     std::vector<BlockId> blocks;
     int32_t first_held = 0;  // entries before it were trimmed
   };
-  int32_t settled_until() const;
+  int32_t find_covered() const;
   bool copies_on_write(const BlockPool& pool, size_t group, int32_t first) const;
 
   std::span<const KvGroupSpec> groups_;
   std::vector<List> lists_;
   int32_t held_ = 0;
-  int32_t settled_ = 0;  // see settled(); 0: not known
+  int32_t covered_until_ = 0;  // see covers(); 0: not known
 };
 
 }  // namespace headrace

@@ -116,28 +116,28 @@ TEST(SequenceBlocks, PublishesFullPagesOnly) {
   EXPECT_EQ(pool.state(blocks.blocks(0)[1]), BlockState::kPublished);
 }
 
-// What settled() promises is what pages_needed() and trim() would find.
-TEST(SequenceBlocks, WhatIsSettledNeedsNothing) {
+// What covers() promises is what pages_needed() and trim() would find.
+TEST(SequenceBlocks, WhatIsCoveredNeedsNothing) {
   for (const auto* groups : {&kFullGroup, &kTwoGroups}) {
     BlockPool pool(200);
     SequenceBlocks blocks(*groups);
-    int32_t settled_tokens = 0;
+    int32_t covered_tokens = 0;
     for (int32_t first = 0; first < 120; ++first) {
-      const bool settled = blocks.settled(first, 1);
+      const bool covered = blocks.covers(first, 1);
       const int32_t held = blocks.pages_held();
-      if (settled) {
-        ++settled_tokens;
+      if (covered) {
+        ++covered_tokens;
         EXPECT_EQ(blocks.pages_needed(pool, first, 1, 0), 0) << first;
       }
       blocks.trim(pool, first, Ticket(0));
-      if (settled) EXPECT_EQ(blocks.pages_held(), held) << first;
+      if (covered) EXPECT_EQ(blocks.pages_held(), held) << first;
       grow(blocks, pool, first, 1);
       if (first % 25 != 24) continue;
       SequenceBlocks child = blocks.fork(pool, first + 1);
-      EXPECT_FALSE(blocks.settled(first + 1, 1) || child.settled(first + 1, 1));
+      EXPECT_FALSE(blocks.covers(first + 1, 1) || child.covers(first + 1, 1));
       child.release_all(pool, Ticket(0));
     }
-    EXPECT_GE(settled_tokens, 40);  // half of the tokens: a window lets go of a page at others
+    EXPECT_GE(covered_tokens, 40);  // half of the tokens: a window lets go of a page at others
   }
 }
 

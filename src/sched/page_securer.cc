@@ -22,7 +22,7 @@ void PageSecurer::secure(StepDraft& draft) {
   for (DraftEntry& candidate : draft.candidates) {
     Sequence& sequence = *candidate.sequence;
     if (candidate.count == 0 || !sequence.running()) continue;
-    if (sequence.blocks.settled(sequence.extent.most, candidate.count)) continue;
+    if (sequence.blocks.covers(sequence.extent.most, candidate.count)) continue;
     drop_proposals_without_pages(draft, candidate);
     const int32_t wanted = candidate.count;
     candidate.count = secure_for(sequence, wanted, draft.plan.step);
