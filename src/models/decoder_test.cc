@@ -36,6 +36,22 @@ TEST(Decoder, LayersOfUnequalPartsShareScratchMemory) {
             (std::vector{whole.logits[48], whole.logits[49], whole.logits[58], whole.logits[59]}));
 }
 
+// Behind a last layer that keeps the rows that are read a tap gets these alone, with the bits that
+// they have among all; behind the layers before it all rows.
+TEST(Decoder, ATapBehindALayerThatKeepsRowsGetsTheseRows) {
+  const auto device = create_cpu_device(2);
+  for (const DecoderSpec& spec : {unequal_layers(), uniform_decoder(tiny_config())}) {
+    const MadeModel made(spec, *device);
+    const SequenceValues whole = made.run({60}), kept = made.run({50, 1, 9}, /*read_last=*/4);
+    EXPECT_EQ(kept.hidden.front(), whole.hidden.front());
+    std::vector<std::vector<float>> expected;  // the step of one row keeps it as it is
+    for (const size_t row : {46, 47, 48, 49, 50, 56, 57, 58, 59}) {
+      expected.push_back(whole.hidden.back()[row]);
+    }
+    EXPECT_EQ(kept.hidden.back(), expected);
+  }
+}
+
 TEST(Decoder, ItsSpecSaysWhatItsMixersKeep) {
   const ModelSpec spec = model_spec(unequal_layers());
   EXPECT_EQ(spec.query_heads, 8);

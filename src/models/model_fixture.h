@@ -3,6 +3,7 @@
 
 #include <gtest/gtest.h>
 
+#include <cmath>
 #include <cstring>
 #include <iterator>
 #include <map>
@@ -97,8 +98,8 @@ class SequenceSession {
   // All rows from now on have it; outlives the session. Null: none.
   void adapt(const LoraAdapter* adapter) { adapter_ = adapter; }
 
-  // Of steps of twice as many rows, the last `rows` alone are read: values are of these, and of
-  // the last layer there are logits only.
+  // Of steps of twice as many rows, the last `rows` alone are read: logits, and hidden rows behind
+  // the last layer, are of these.
   void read_last(int32_t rows) { read_rows_ = rows; }
 
   // `steps` add up to the tokens' number.
@@ -219,18 +220,29 @@ class SequenceSession {
     for (int32_t layer = 0; layer < spec.layer_count; ++layer) {
       taps.push_back({.layer = layer,
                       .hidden = workspace_.take_tensor(model_.activation_dtype(), hidden.shape)});
+      std::memset(taps.back().hidden.data, 0xff,
+                  static_cast<size_t>(count * taps.back().hidden.row_stride));
     }
     model_.embed(context, batch, hidden);
     model_.layers(context, batch, {0, spec.layer_count}, kv_, hidden, taps);
     const int64_t read = batch.kept == nullptr ? count : std::ssize(batch.kept->rows);
     for (const LayerTap& tap : taps) {
-      const bool last = tap.layer + 1 == spec.layer_count;
-      append_rows(tap.hidden.row_range(0, last ? read : count),
-                  values.hidden[static_cast<size_t>(tap.layer)]);
+      const int64_t rows = tap.layer + 1 == spec.layer_count ? read : count;
+      append_rows(tap.hidden.row_range(0, rows), values.hidden[static_cast<size_t>(tap.layer)]);
+      expect_untouched(tap.hidden.row_range(rows, count - rows));
     }
     const TensorView read_logits = logits.row_range(0, read);
     model_.head(context, hidden.row_range(0, read), read_logits);
     append_rows(read_logits, values.logits);
+  }
+
+  // Of a tap's memory, NaN at first, what lies behind the rows of the step.
+  static void expect_untouched(const TensorView& rows) {
+    for (int64_t r = 0; r < rows.rows(); ++r) {
+      for (int64_t i = 0; i < rows.columns(); ++i) {
+        if (!std::isnan(f32_row(rows, r)[i])) ADD_FAILURE() << "row " << r << ", column " << i;
+      }
+    }
   }
 
   static void append_rows(const ConstTensorView& from, std::vector<std::vector<float>>& to) {

@@ -409,19 +409,26 @@ TEST_F(TinyModels, BitsOfIntegersInTheCacheDoNotDependOnTheSteps) {
   });
 }
 
-// Rows that nobody reads end with what the last layer keeps of them: the others' bits stay.
+// Rows that nobody reads end with what the last layer keeps of them: the others' bits stay, behind
+// the last layer too, where a tap gets them alone.
 TEST_F(TinyModels, RowsThatAreReadHaveTheSameBitsAlone) {
   for_each_model(ComputeType::kFast, [](const TinyModel& model) {
     const std::vector<int32_t> steps = {7, 16, 20, model.length() - 43};
     const SequenceValues all = model.run(steps);
     for (const int32_t count : {1, 3}) {
-      std::vector<std::vector<float>> expected;
+      std::vector<std::vector<float>> logits, hidden;
       int32_t end = 0;
       for (const int32_t step : steps) {
         end += step;
-        expected.insert(expected.end(), all.logits.begin() + end - count, all.logits.begin() + end);
+        const auto add_last = [&](auto& to, const auto& from) {
+          to.insert(to.end(), from.begin() + end - count, from.begin() + end);
+        };
+        add_last(logits, all.logits);
+        add_last(hidden, all.hidden.back());
       }
-      EXPECT_EQ(model.run(steps, nullptr, count).logits, expected);
+      const SequenceValues read = model.run(steps, nullptr, count);
+      EXPECT_EQ(read.logits, logits);
+      EXPECT_EQ(read.hidden.back(), hidden);
     }
   });
 }
