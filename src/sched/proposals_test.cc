@@ -5,6 +5,7 @@
 #include <functional>
 #include <utility>
 
+#include "base/rng.h"
 #include "sched/draft_source.h"
 #include "sched/scheduler.h"
 
@@ -399,6 +400,89 @@ TEST_F(ProposalsTest, PenaltiesAreNotProposedFor) {
   step({10});
   step({11});
   EXPECT_TRUE(work().proposed.empty());
+}
+
+// --- many at once ---
+
+// Streams whose proposals, four behind each other, are right with one chance, in a world in which
+// steps of so many rows take so long.
+struct Crowd {
+  int32_t streams;
+  double right;
+  double (*step_seconds)(double rows);
+  int32_t requests = 200;
+};
+struct CrowdOutcome {
+  double seconds = 0;
+  ProposalStats proposals;
+};
+
+CrowdOutcome run_crowd(const Crowd& crowd, bool proposes) {
+  VirtualClock clock;
+  SchedulerOptions options;
+  options.max_num_seqs = crowd.streams;
+  options.max_model_len = 512;
+  options.groups = {{.layers = {0}, .block_tokens = 16, .block_bytes = 1}};
+  options.block_count = 64 * crowd.streams;
+  options.enable_prefix_caching = false;
+  options.clock = &clock;
+  if (proposes) {
+    const auto source = std::make_shared<FixedSource>();
+    source->next = {1, 1, 1, 1};
+    options.proposals = {.tokens_max = 4, .source = source};
+  }
+  const auto scheduler = Scheduler::create(options).value();
+  Rng rng(7);
+  int32_t sent = 0;
+  while (scheduler->has_work() || sent < crowd.requests) {
+    while (sent < crowd.requests &&
+           scheduler->stats().running + scheduler->stats().waiting < crowd.streams) {
+      Request request;
+      request.id = RequestId(static_cast<uint64_t>(++sent));
+      request.prompt = {1, 2, 3};
+      request.sampling.max_tokens = 250;
+      CHECK(scheduler->add(std::move(request)).ok());
+    }
+    const StepPlan plan = scheduler->plan();
+    StepResult result;
+    for (const Work& work : plan.work) {
+      if (!work.samples) continue;
+      StepResult::Row& row = result.rows.emplace_back();
+      row.sequence = work.sequence;
+      for (int32_t i = 0; i < work.proposal_count() && rng.uniform() < crowd.right; ++i) {
+        row.accepted.push_back(1);
+      }
+      row.accepted.push_back(2);
+    }
+    clock.advance_ns(static_cast<int64_t>(1e9 * crowd.step_seconds(plan.token_count)));
+    scheduler->apply(plan, result);
+  }
+  return {clock.now_seconds(), scheduler->stats().proposals};
+}
+double speedup(const Crowd& crowd) {
+  return run_crowd(crowd, false).seconds / run_crowd(crowd, true).seconds;
+}
+// The ninth row of a step costs half a step: too much for what one of eight may win by it, and
+// little for all of them.
+TEST(ProposalsOfACrowd, ManyForWhomARowIsCheapTogetherAllPropose) {
+  const auto seconds = [](double rows) { return rows <= 8 ? 0.01 : 0.016; };
+  for (const int32_t streams : {6, 8, 16}) EXPECT_GE(speedup({streams, 0.8, seconds}), 1.6);
+}
+
+// Where together they cost more than they win, next to none of them propose.
+TEST(ProposalsOfACrowd, WhereRowsCostTheirShareNobodyProposes) {
+  const auto by_the_row = [](double rows) { return 0.001 + 0.02 * rows; };
+  // As of a small model on two cores (StepCost).
+  const auto in_tiles = [](double rows) {
+    return 0.0025 + 0.00022 * rows + (rows > 8 ? 0.0015 : 0) + (rows > 16 ? 0.002 : 0);
+  };
+  for (const double right : {0.1, 0.3, 0.7, 0.9}) {
+    for (const int32_t streams : {8, 16}) {
+      EXPECT_GE(speedup({streams, right, by_the_row}), 0.97) << right << " " << streams;
+      EXPECT_GE(speedup({streams, right, in_tiles}), 0.97) << right << " " << streams;
+    }
+  }
+  EXPECT_LT(run_crowd({8, 0.7, by_the_row}, true).proposals.proposed, 200u * 250 / 50);
 }
 
 }  // namespace

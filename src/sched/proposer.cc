@@ -2,7 +2,7 @@
 
 #include <algorithm>
 #include <functional>
-#include <numeric>
+#include <span>
 
 #include "base/check.h"
 
@@ -35,15 +35,24 @@ int32_t Proposer::most_for(const Sequence& sequence, int32_t tokens_left) const 
 
 // Half of what is left at most: prompts go on.
 void Proposer::propose(StepDraft& draft, int32_t kept) {
-  int32_t left = (draft.budget.tokens_left - kept) / 2;
+  const int32_t left = (draft.budget.tokens_left - kept) / 2;
   if (by_runner_) return give_drafts(draft, left);
   if (source_ == nullptr && !jumps_ahead_) return;
+  proposed_for_.clear();
   for (DraftEntry& candidate : draft.candidates) {
-    Sequence& sequence = *candidate.sequence;
-    const bool decodes = candidate.count == 1 && sequence.is<Decoding>();
-    if (!decodes || !sequence.proposals.awaited) continue;
-    const int32_t given = give(draft, candidate, left);
-    left -= given;
+    const bool decodes = candidate.count == 1 && candidate.sequence->is<Decoding>();
+    if (!decodes || !candidate.sequence->proposals.awaited) continue;
+    ask_source(candidate, left);
+    proposed_for_.push_back(&candidate);
+  }
+  const bool weighs =
+      !options_.proposals.whatever_they_cost && pace_.knows() && verifications_ >= kTrials;
+  weighs ? keep_worthwhile(draft.budget.load, left) : keep_first(left);
+  for (DraftEntry* const candidate : proposed_for_) {
+    Sequence& sequence = *candidate->sequence;
+    const int32_t given = candidate->proposed.size();
+    candidate->count += given;
+    draft.budget.take(sequence, sequence.extent.most + 1, given);
     if (given == 0) note_none(sequence);
   }
 }
@@ -72,22 +81,16 @@ ProposalBounds Proposer::bounds_for(const Sequence& sequence, int32_t tokens_lef
   return {.depth = std::min(depth, tokens), .tokens = tokens};
 }
 
-// How many it got.
-int32_t Proposer::give(StepDraft& draft, DraftEntry& candidate, int32_t tokens_left) {
+void Proposer::ask_source(DraftEntry& candidate, int32_t tokens_left) {
   Sequence& sequence = *candidate.sequence;
   const ProposalBounds bounds = bounds_for(sequence, tokens_left);
-  if (bounds.depth == 0) return 0;
+  if (bounds.depth == 0) return;
   if (sequence.request->constraint != nullptr && sequence.draft_memory == nullptr) {
     sequence.proposals.acceptance = kFormAcceptance;
   }
   source_of(sequence)->propose(sequence, bounds, candidate.proposed);
   CHECK_MSG(candidate.proposed.valid() && candidate.proposed.size() <= bounds.tokens,
             "a source proposed what is no tree, or too much");
-  keep_worthwhile(draft.budget.load, sequence, candidate.proposed);
-  const int32_t given = candidate.proposed.size();
-  candidate.count += given;
-  draft.budget.take(sequence, sequence.extent.most + 1, given);
-  return given;
 }
 
 // Where steps do not overlap nothing is lost by waiting.
@@ -111,30 +114,55 @@ std::vector<double> Proposer::chances(const TokenTree& tree, double acceptance) 
   return chances;
 }
 
+// What finds room, in the order of the sequences.
+void Proposer::keep_first(int32_t tokens_left) {
+  for (DraftEntry* const candidate : proposed_for_) {
+    candidate->proposed.cut(std::min(candidate->proposed.size(), tokens_left));
+    tokens_left -= candidate->proposed.size();
+  }
+}
+
 // A step of D tokens that takes S seconds is worth a longer one, by s, for g tokens more where
-// g / D > s / S. A proposal brings a token where it and all before it are accepted: the likeliest
-// are taken.
-void Proposer::keep_worthwhile(const StepLoad& load, const Sequence& sequence,
-                               TokenTree& tree) const {
-  if (options_.proposals.whatever_they_cost || !pace_.knows() || verifications_ < kTrials) return;
-  const double seconds = pace_.cost().seconds(load);
+// (D + g) / (S + s) is greater. A proposal brings a token where it and all before it are accepted.
+// Those of all sequences are weighed together, the likeliest first: what the first row beyond a
+// kernel's few costs is too much for one sequence and may be little for all of them.
+void Proposer::keep_worthwhile(const StepLoad& load, int32_t tokens_left) {
+  struct Proposal {
+    size_t candidate;
+    int32_t token;
+    double chance;
+  };
+  std::vector<Proposal> order;
+  for (size_t i = 0; i < proposed_for_.size(); ++i) {
+    const DraftEntry& candidate = *proposed_for_[i];
+    const std::vector<double> chance =
+        chances(candidate.proposed, candidate.sequence->proposals.acceptance);
+    for (int32_t j = 0; j < candidate.proposed.size(); ++j) {
+      order.push_back({i, j, chance[static_cast<size_t>(j)]});
+    }
+  }
+  std::ranges::stable_sort(order, std::greater(), &Proposal::chance);  // behind those before them
+  order.resize(std::min(order.size(), static_cast<size_t>(std::max(0, tokens_left))));
   StepLoad with = load;
-  const std::vector<double> chance = chances(tree, sequence.proposals.acceptance);
-  std::vector<int32_t> order(chance.size());
-  std::iota(order.begin(), order.end(), 0);
-  std::ranges::stable_sort(order, std::greater(),
-                           [&](int32_t i) { return chance[static_cast<size_t>(i)]; });
-  double gain = 0;
+  double tokens = std::max(1.0, load.decodes);
+  double best_rate = tokens / pace_.cost().seconds(load);
   size_t best = 0;
   for (size_t i = 0; i < order.size(); ++i) {
-    gain += chance[static_cast<size_t>(order[i])];
-    with.add_decode(sequence.extent.most + 1 + static_cast<int32_t>(i));
-    const double longer = pace_.cost().seconds(with) - seconds;
-    if (gain / std::max(1.0, load.decodes) > longer / seconds) best = i + 1;
+    tokens += order[i].chance;
+    with.add_decode(proposed_for_[order[i].candidate]->sequence->extent.most + 1 + order[i].token);
+    const double rate = tokens / pace_.cost().seconds(with);
+    if (rate <= best_rate) continue;
+    best_rate = rate;
+    best = i + 1;
   }
-  std::vector<bool> kept(order.size(), false);
-  for (size_t i = 0; i < best; ++i) kept[static_cast<size_t>(order[i])] = true;
-  tree.keep(kept);
+  std::vector<std::vector<bool>> kept;
+  for (const DraftEntry* const candidate : proposed_for_) {
+    kept.emplace_back(static_cast<size_t>(candidate->proposed.size()), false);
+  }
+  for (const Proposal& proposal : std::span(order).first(best)) {
+    kept[proposal.candidate][static_cast<size_t>(proposal.token)] = true;
+  }
+  for (size_t i = 0; i < kept.size(); ++i) proposed_for_[i]->proposed.keep(kept[i]);
 }
 
 void Proposer::note(Sequence& sequence, const Work& work, const StepResult::Row* verified) {

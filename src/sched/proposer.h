@@ -1,5 +1,5 @@
-// Which sequences get proposals in a step, and how many: as many as are worth the time that a step
-// takes longer with them.
+// Which sequences get proposals in a step, and how many: those that together are worth the time
+// that a step takes longer with them.
 #pragma once
 
 #include <array>
@@ -75,9 +75,10 @@ class Proposer {
   int32_t places_left(const Sequence& sequence) const;
   int32_t most_for(const Sequence& sequence, int32_t tokens_left) const;
   ProposalBounds bounds_for(const Sequence& sequence, int32_t tokens_left) const;
-  int32_t give(StepDraft& draft, DraftEntry& candidate, int32_t tokens_left);
+  void ask_source(DraftEntry& candidate, int32_t tokens_left);
   void note_none(Sequence& sequence) const;
-  void keep_worthwhile(const StepLoad& load, const Sequence& sequence, TokenTree& tree) const;
+  void keep_first(int32_t tokens_left);
+  void keep_worthwhile(const StepLoad& load, int32_t tokens_left);
   std::vector<double> chances(const TokenTree& tree, double acceptance) const;
   void note_branch(const TokenTree& tree, int32_t chosen);
 
@@ -86,9 +87,11 @@ class Proposer {
   const std::shared_ptr<DraftSource> source_;
   ModelDrafts drafts_;
   FormSource forms_;
-  const bool by_runner_;                       // a draft model proposes
-  const bool jumps_ahead_;                     // forms propose
-  std::vector<ModelDrafts::Candidate> asked_;  // of a step; kept for its memory
+  const bool by_runner_;    // a draft model proposes
+  const bool jumps_ahead_;  // forms propose
+  // Of a step; kept for their memory.
+  std::vector<ModelDrafts::Candidate> asked_;
+  std::vector<DraftEntry*> proposed_for_;
   // Of the tokens that were accepted where a tree had several, the share that came first among
   // them, second, ..., lately.
   std::array<double, kTreeWidthMax> branch_share_;
