@@ -13,6 +13,7 @@
 #include "engine/device_slots.h"
 #include "engine/form_mask.h"
 #include "engine/idle_trials.h"
+#include "engine/kv_poison.h"
 #include "engine/model_drafter.h"
 #include "engine/padding_step.h"
 #include "engine/page_moves.h"
@@ -36,6 +37,12 @@ namespace {
 
 // What the driver takes for a layer of a recorded step.
 constexpr int64_t kRecordedLayerBytes = 32 << 10;
+
+// Memory that nothing may read is NaN, where tests ask for it.
+struct Poisons {
+  std::optional<ScratchPoison> scratch;
+  std::optional<KvPoison> kv;
+};
 
 class DeviceRunner final : public Runner {
  public:
@@ -140,10 +147,10 @@ class DeviceRunner final : public Runner {
   std::optional<StepSubmission> submission_;  // between its two stages
   RehearsedSizes rehearsed_;                  // of ranks
 
-  PaddingTable padding_;                 // empty where no step is recorded
-  std::optional<ScratchPoison> poison_;  // where it is asked for
-  std::optional<IdleTrials> trials_;     // none where no step is recorded
-  std::unique_ptr<Drafter> drafter_;     // null: no draft
+  PaddingTable padding_;  // empty where no step is recorded
+  Poisons poisons_;
+  std::optional<IdleTrials> trials_;  // none where no step is recorded
+  std::unique_ptr<Drafter> drafter_;  // null: no draft
   // Last: its thread uses what stands above. nullptr: no step is recorded.
   std::unique_ptr<StepRecorder> recorder_;
 };
@@ -151,8 +158,13 @@ class DeviceRunner final : public Runner {
 Status DeviceRunner::start(const Model& model) {
   HR_ASSIGN_OR_RETURN(Buffer scratch, device_.allocate(shape_.workspace_bytes));
   if (options_.poison_workspace) {
-    HR_ASSIGN_OR_RETURN(poison_, ScratchPoison::create(device_, *stream_));
-    poison_->cover(scratch);
+    HR_ASSIGN_OR_RETURN(Poison poison, Poison::create(device_, *stream_));
+    poisons_.scratch.emplace(std::move(poison));
+    poisons_.scratch->cover(scratch);
+  }
+  if (options_.poison_kv) {
+    HR_ASSIGN_OR_RETURN(poisons_.kv,
+                        KvPoison::create(device_, *stream_, storage_, options_.block_count));
   }
   workspace_ = Workspace(std::move(scratch));
   steps_.create_events(*stream_);
@@ -191,7 +203,7 @@ Status DeviceRunner::create_recorder() {
                     block_tokens,
                     padding_prompt_tokens(options_.max_num_batched_tokens, options_.max_num_seqs)));
   HR_ASSIGN_OR_RETURN(Buffer scratch, device_.allocate(shape_.graph_workspace_bytes));
-  if (poison_.has_value()) poison_->cover(scratch);
+  if (poisons_.scratch.has_value()) poisons_.scratch->cover(scratch);
   recorder_ = std::make_unique<StepRecorder>(
       StepRecorder::Sources{device_, seat_.mesh(), options_.hooks, *stages_, shape_.attention,
                             arena_, results_, padding_, states_.has_states(), shape_.adapter_slots},
@@ -238,7 +250,7 @@ Ticket DeviceRunner::submit_forward(const StepPlan& plan) {
   if (status_.ok()) note(build(plan, submission));
   if (!status_.ok()) return ticket;
   const double before_upload = SystemClock().now_seconds();
-  if (poison_.has_value()) poison_->start(*stream_);
+  if (poisons_.scratch.has_value()) poisons_.scratch->start(*stream_);
   upload(submission.input);
   if (!plan.work.empty()) rehearse(submission.input);
   stream_->record(*steps_.marks(ticket).begin);
@@ -252,6 +264,7 @@ Ticket DeviceRunner::submit_forward(const StepPlan& plan) {
 
 // The plan and what the slots say -> what the device reads, in the step's arena.
 Status DeviceRunner::build(const StepPlan& plan, StepSubmission& submission) {
+  if (poisons_.kv.has_value()) poisons_.kv->new_pages(*stream_, plan);
   HR_ASSIGN_OR_RETURN(const StepPlan* const mapped, storage_.map(plan, *stream_));
   slots_.update(*mapped);
   device_slots_.collect(*mapped);
@@ -488,6 +501,7 @@ Result<StepResult> DeviceRunner::wait(Ticket ticket) {
                              results_.host_tops(StepsInFlight::place_of(ticket)), step.dead_ends);
   CHECK(cut_rejected(step.logit_rows, acceptance_, result).empty());  // of chains
   if (drafter_ != nullptr) drafter_->settle(slots_, result);
+  if (poisons_.kv.has_value()) poisons_.kv->rejected(*stream_, step.logit_rows, result, slots_);
   append_accepted(step.logit_rows, result, slots_);
   note_ended_forms(step.logit_rows, options_.end_ids, slots_, result);
   const double collect_seconds = SystemClock().now_seconds() - done;

@@ -1,54 +1,101 @@
 #include "engine/kv_poison.h"
 
 #include <algorithm>
-#include <limits>
-#include <vector>
-
-#include "ops/attention/kv_numbers.h"
+#include <cstddef>
 
 namespace headrace {
 namespace {
 
-constexpr std::byte kPoison{0xff};  // NaN in every float type, that of scales among them
+// Neighbouring bytes as one piece.
+class Pieces {
+ public:
+  Pieces(Stream& stream, const Poison& poison) : stream_(stream), poison_(poison) {}
+  ~Pieces() { end(); }
 
-// All heads of a layer at one cache slot.
-void poison_slot(const KvLayerView& layer, int64_t slot) {
-  const std::vector<float> nans(
-      static_cast<size_t>(std::max({layer.k_dim, layer.v_dim, layer.index_dim})),
-      std::numeric_limits<float>::quiet_NaN());
-  for (int32_t head = 0; head < layer.kv_heads; ++head) {
-    store_key(layer, slot, head, nans.data());
-    if (!layer.v_aliases_k) store_value(layer, slot, head, nans.data());
+  void add(std::byte* at, int64_t bytes) {
+    std::byte* const end_of_piece = piece_.data() + piece_.size();
+    if (at < piece_.data() || at > end_of_piece) {
+      end();
+      piece_ = {at, static_cast<size_t>(bytes)};
+    } else {  // two numbers of 4 bits are one byte
+      const auto size = static_cast<size_t>(at + bytes - piece_.data());
+      piece_ = {piece_.data(), std::max(piece_.size(), size)};
+    }
   }
-  if (layer.index_dim > 0) store_index_key(layer, slot, nans.data());
+
+ private:
+  void end() {
+    if (!piece_.empty()) poison_.fill(stream_, piece_);
+    piece_ = {};
+  }
+
+  Stream& stream_;
+  const Poison& poison_;
+  std::span<std::byte> piece_;
+};
+
+// Numbers and scales of one head of a token.
+void add_head(Pieces& pieces, const KvHeadView& head, int64_t token) {
+  const int64_t bytes = dtype_info(kv_element(head.format)).block_bytes;
+  for (int32_t d = 0; d < head.dim; ++d) pieces.add(head.number(token, d), bytes);
+  if (!has_scales(head.format)) return;
+  for (int32_t d = 0; d < head.dim; d += kv_group(head.format, head.dim)) {
+    pieces.add(reinterpret_cast<std::byte*>(head.scale(token, d)), sizeof(uint16_t));
+  }
 }
 
 }  // namespace
 
-void poison_pool(const KvStorage& storage, int64_t page_count) {
-  std::fill_n(storage.pool(), page_count * storage.plan().page_bytes, kPoison);
+Result<KvPoison> KvPoison::create(Device& device, Stream& stream, const KvStorage& storage,
+                                  int64_t page_count) {
+  CHECK_MSG(storage.pool() != nullptr, "keys and values are poisoned in pages");
+  HR_ASSIGN_OR_RETURN(Poison poison, Poison::create(device, stream));
+  const auto bytes = static_cast<size_t>(page_count * storage.plan().page_bytes);
+  poison.fill(stream, {storage.pool(), bytes});
+  return KvPoison(std::move(poison), storage);
 }
 
-void poison_new_pages(const KvStorage& storage, const StepPlan& plan) {
-  const int64_t bytes = storage.plan().page_bytes;
+void KvPoison::new_pages(Stream& stream, const StepPlan& plan) const {
+  const int64_t bytes = storage_->plan().page_bytes;
   for (const Work& work : plan.work) {
     for (const GroupBlocks& group : work.new_blocks) {
       for (const BlockId page : group.blocks) {
-        std::fill_n(storage.pool() + page.value * bytes, bytes, kPoison);
+        std::byte* const at = storage_->pool() + page.value * bytes;
+        poison_.fill(stream, {at, static_cast<size_t>(bytes)});
       }
     }
   }
 }
 
-void poison_tokens(const KvStorage& storage, const SlotTable& slots, SlotId slot, int32_t first,
-                   int32_t last) {
-  const KvPlan& plan = storage.plan();
-  for (size_t layer = 0; layer < storage.layers().size(); ++layer) {
+void KvPoison::rejected(Stream& stream, std::span<const LogitRow> rows, const StepResult& result,
+                        const SlotTable& slots) const {
+  size_t at = 0;         // of the result's rows
+  int32_t proposed = 0;  // of the sequence
+  for (size_t i = 0; i < rows.size(); ++i) {
+    if (rows[i].proposed >= 0) ++proposed;
+    if (i + 1 < rows.size() && rows[i + 1].sequence == rows[i].sequence) continue;
+    const auto accepted = static_cast<int32_t>(result.rows[at++].accepted.size());
+    const auto known = static_cast<int32_t>(slots[rows[i].slot].tokens.size());
+    tokens(stream, slots, rows[i].slot, known + std::max(0, accepted - 1),
+           known + std::exchange(proposed, 0));
+  }
+}
+
+void KvPoison::tokens(Stream& stream, const SlotTable& slots, SlotId slot, int32_t first,
+                      int32_t last) const {
+  const KvPlan& plan = storage_->plan();
+  for (size_t layer = 0; layer < storage_->layers().size(); ++layer) {
+    const KvLayerView& kv = storage_->layers()[layer];
     const auto table = slots.block_table(slot, plan.layer_group[layer]);
     for (int32_t token = first; token < last; ++token) {
       const int32_t page = table[static_cast<size_t>(token / plan.block_tokens)];
-      poison_slot(storage.layers()[layer],
-                  int64_t{page} * plan.block_tokens + token % plan.block_tokens);
+      const int64_t in_page = token % plan.block_tokens;
+      Pieces pieces(stream, poison_);
+      for (int32_t head = 0; head < kv.kv_heads; ++head) {
+        add_head(pieces, k_head(kv, page, head), in_page);
+        if (!kv.v_aliases_k) add_head(pieces, v_head(kv, page, head), in_page);
+      }
+      if (kv.index_dim > 0) add_head(pieces, index_head(kv, page), in_page);
     }
   }
 }

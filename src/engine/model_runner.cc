@@ -9,7 +9,6 @@
 #include "engine/batch_builder.h"
 #include "engine/device_runner.h"
 #include "engine/drafter.h"
-#include "engine/kv_poison.h"
 #include "engine/rank_compute.h"
 #include "engine/rank_threads.h"
 #include "engine/ranked_runner.h"
@@ -90,7 +89,6 @@ class ModelRunner final : public Runner {
   Result<const StepPlan*> take_pages(const StepPlan& plan);
   void sample_chunk(std::span<const LogitRow> rows);
   void move_accepted(std::span<const PathMove> moves);
-  void poison_rejected(std::span<const LogitRow> rows);
   void release_code_of_prompts(const StepPlan& plan);
   bool pack_more(int64_t bytes_min);
 
@@ -178,7 +176,7 @@ void ModelRunner::submit_sample(Ticket ticket) {
   }
   move_accepted(cut_rejected(rows, acceptance_, result_));
   if (drafter_ != nullptr) drafter_->settle(slots_, result_);
-  if (options_.poison_kv) poison_rejected(rows);
+  for (const auto& rank : ranks_) rank->poison_rejected(rows, result_, slots_);
   append_accepted(rows, result_, slots_);
   note_ended_forms(rows, options_.end_ids, slots_, result_);
   for (const auto& rank : ranks_) rank->end_step();
@@ -202,22 +200,6 @@ void ModelRunner::move_accepted(std::span<const PathMove> moves) {
     for (const auto& rank : ranks_) {
       move_token(rank->storage(), slots_, tokens, {0, model_.spec().layer_count});
       if (features() != nullptr) move_token(rank->storage(), slots_, tokens, features()->layers());
-    }
-  }
-}
-
-// The keys and values of proposals lie behind the known tokens, the accepted ones first.
-void ModelRunner::poison_rejected(std::span<const LogitRow> rows) {
-  size_t at = 0;         // of the result's rows
-  int32_t proposed = 0;  // of the sequence
-  for (size_t i = 0; i < rows.size(); ++i) {
-    if (rows[i].proposed >= 0) ++proposed;
-    if (i + 1 < rows.size() && rows[i + 1].sequence == rows[i].sequence) continue;
-    const auto accepted = static_cast<int32_t>(result_.rows[at++].accepted.size());
-    const int32_t known = slots_[rows[i].slot].length();
-    for (const auto& rank : ranks_) {
-      poison_tokens(rank->storage(), slots_, rows[i].slot, known + std::max(0, accepted - 1),
-                    known + std::exchange(proposed, 0));
     }
   }
 }

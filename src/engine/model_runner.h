@@ -49,8 +49,9 @@ struct ModelRunnerOptions {
   bool full_step_trials = false;  // GPU: those of a step of max_num_batched_tokens too
   bool split_prompts = true;      // GPU: AttentionPlanShape::split_prompts
   bool poison_workspace = false;  // GPU, tests: scratch memory is NaN before each step
-  // CPU with paged memory, tests: the KV pool is NaN at first, pages are when a sequence gets them,
-  // and the keys and values of rejected tokens become it.
+  // Paged memory, tests: the KV pool is NaN at first, pages are when a sequence gets them, and the
+  // keys and values of rejected tokens become it (engine/kv_poison.h); on a CPU so are the states
+  // of sequences that begin.
   bool poison_kv = false;
   std::vector<LayerTap> taps;        // of each step; of ranks, the first one's
   bool proposals = false;            // steps may verify some

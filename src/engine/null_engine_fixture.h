@@ -159,6 +159,7 @@ class NullEngine {
                                .end_ids = {kEndId},
                                .graphs = c.graphs,
                                .graphs_at_start = c.graphs,
+                               .poison_kv = c.memory == KvMemoryKind::kPaged,
                                .draft = c.drafts ? &draft_ : nullptr};
     KvPlan kv = plan_kv(kept_spec(model().spec(), options), {KvFormat::kBF16}, 16);
     if (!c.drafts) {

@@ -1,7 +1,5 @@
 #include "engine/rank_compute.h"
 
-#include "engine/kv_poison.h"
-
 namespace headrace {
 namespace {
 
@@ -34,10 +32,10 @@ Result<std::unique_ptr<RankCompute>> RankCompute::create(const ModelRank& rank, 
   }
   HR_ASSIGN_OR_RETURN(compute->pass_, ModelPass::create(*rank.device, *rank.model,
                                                         step_sizes(options), &group, hooks));
-  compute->poisons_kv_ = options.poison_kv;
   if (options.poison_kv) {
-    CHECK(options.kv_memory == KvMemoryKind::kPaged);
-    poison_pool(compute->storage_, options.block_count);
+    HR_ASSIGN_OR_RETURN(
+        compute->kv_poison_,
+        KvPoison::create(*rank.device, compute->stream(), compute->storage_, options.block_count));
     compute->states_.poison();
   }
   return compute;
@@ -47,7 +45,7 @@ Result<const StepPlan*> RankCompute::take_pages(const StepPlan& plan) {
   storage_.move_pages(stream(), plan.stores);
   storage_.move_pages(stream(), plan.stores_ahead);
   storage_.move_pages(stream(), plan.loads);
-  if (poisons_kv_) poison_new_pages(storage_, plan);
+  if (kv_poison_) kv_poison_->new_pages(stream(), plan);
   HR_ASSIGN_OR_RETURN(const StepPlan* const mapped, storage_.map(plan, stream()));
   storage_.copy_pages(stream(), plan.copies);
   states_.begin_step(plan, stream());

@@ -10,6 +10,7 @@
 
 #include "base/status.h"
 #include "engine/batch_builder.h"
+#include "engine/kv_poison.h"
 #include "engine/kv_storage.h"
 #include "engine/model_pass.h"
 #include "engine/model_runner.h"
@@ -35,6 +36,11 @@ class RankCompute {
   // Of the step whose pages were taken. `part`: of a model of which some layers are loaded.
   void forward(const StepPlan& plan, const ForwardBatch& batch, LayerTaps taps,
                const std::optional<ModelPass::Part>& part = {});
+  // Behind a step, where keys and values are poisoned (KvPoison::rejected()); else nothing.
+  void poison_rejected(std::span<const LogitRow> rows, const StepResult& result,
+                       const SlotTable& slots) {
+    if (kv_poison_) kv_poison_->rejected(stream(), rows, result, slots);
+  }
   // As of ModelPass.
   TensorView logits(std::span<const LogitRow> rows) { return pass_->logits(rows); }
   // Gives back the step's memory.
@@ -55,7 +61,7 @@ class RankCompute {
   StateStorage states_;
   OpHooks unwatched_hooks_;  // of other ranks than the first
   std::unique_ptr<ModelPass> pass_;
-  bool poisons_kv_ = false;
+  std::optional<KvPoison> kv_poison_;  // where it is asked for (tests)
 };
 
 }  // namespace headrace

@@ -4,27 +4,27 @@
 
 #include <cstddef>
 #include <span>
+#include <utility>
 #include <vector>
 
-#include "base/status.h"
-#include "tensor/device.h"
+#include "engine/poison.h"
 
 namespace headrace {
 
 class ScratchPoison {
  public:
-  static Result<ScratchPoison> create(Device& device, Stream& stream);
+  explicit ScratchPoison(Poison poison) : poison_(std::move(poison)) {}
 
   // `scratch` is poisoned from now on; its memory outlives this.
   void cover(const Buffer& scratch) {
     covered_.emplace_back(scratch.data(), static_cast<size_t>(scratch.size()));
   }
-  void start(Stream& stream) const;
+  void start(Stream& stream) const {
+    for (const std::span<std::byte> memory : covered_) poison_.fill(stream, memory);
+  }
 
  private:
-  explicit ScratchPoison(Buffer nans) : nans_(std::move(nans)) {}
-
-  Buffer nans_;
+  Poison poison_;
   std::vector<std::span<std::byte>> covered_;
 };
 

@@ -30,7 +30,8 @@ SchedulerStats answers_with(const StackOptions& options, const std::vector<Outco
   return model->stack().engine().stats().scheduler;
 }
 
-// Recorded and not, with much and with little memory.
+// Recorded and not, with much and with little memory, while what nothing may read of the cache is
+// NaN.
 void expect_unchanged(const StackOptions& plain, const StackOptions& drafting, bool always_right,
                       uint64_t* preemptions) {
   auto model = ModelUnderTest::load(plain);
@@ -39,6 +40,7 @@ void expect_unchanged(const StackOptions& plain, const StackOptions& drafting, b
   for (const bool graphs : {true, false}) {
     StackOptions options = drafting;
     options.runner.graphs = graphs;
+    options.runner.poison_kv = true;
     auto roomy = ModelUnderTest::load(options);
     ASSERT_TRUE(roomy.ok()) << roomy.status().message();
     for (const bool narrow : {false, true}) {

@@ -113,7 +113,7 @@ void expect_near_cpu(DType dtype, double distance_max, const std::string& kernel
   const OpHooks hooks = chosen.hooks(preferred);
   StackOptions options = mixture_options(DeviceChoice::kGpu, dtype);
   options.load.quantise_to = quantise_to;
-  options.runner.poison_workspace = true;
+  options.runner.poison_workspace = options.runner.poison_kv = true;
   options.runner.hooks = &hooks;
   auto gpu = ModelUnderTest::load(options);
   ASSERT_TRUE(gpu.ok()) << gpu.status().message();

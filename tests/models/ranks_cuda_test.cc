@@ -254,7 +254,7 @@ TEST(RanksCuda, AWideMixtureInBf16IsNearTheCpus) {
       options.load.format = LoadFormat::kDummy;
       options.device.enable_expert_parallel = whole_experts;
       options.runner.graphs = options.runner.graphs_at_start = graphs;
-      options.runner.poison_workspace = true;
+      options.runner.poison_workspace = options.runner.poison_kv = true;
       auto split = ModelUnderTest::load(options);
       ASSERT_TRUE(split.ok()) << split.status().message();
       const auto actual = split->answer(all);

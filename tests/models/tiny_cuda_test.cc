@@ -278,7 +278,7 @@ TEST(TinyCuda, AnswersInFewLaunchesAreAsNear) {
 }
 
 // Rows of padding compute on whatever is there; nothing of it comes into another row, and no kernel
-// reads what this step did not write.
+// reads scratch memory that this step did not write, nor keys and values that none has.
 TEST(TinyCuda, PoisonedMemoryChangesNoToken) {
   if (!cuda_device_present()) GTEST_SKIP() << "not run: there is no GPU";
   for (const char* name : {"/llama", "/gemma3", "/phi3", "/qwen2-moe"}) {
@@ -289,7 +289,7 @@ TEST(TinyCuda, PoisonedMemoryChangesNoToken) {
     std::vector<std::vector<Outcome>> outcomes;
     for (const bool poison : {false, true}) {
       StackOptions options = options_of(path, DeviceChoice::kGpu, DType::kF32);
-      options.runner.poison_workspace = poison;
+      options.runner.poison_workspace = options.runner.poison_kv = poison;
       auto model = ModelUnderTest::load(options);
       ASSERT_TRUE(model.ok()) << model.status().message();
       outcomes.push_back(model->answer(all).value());
@@ -393,7 +393,7 @@ TEST(TinyCuda, RowsMadeInAttentionChangeNoToken) {
           options.load.format = LoadFormat::kDummy;
           options.runner.graphs = options.runner.graphs_at_start = graphs;
           options.runner.gemm_trials = false;
-          options.runner.poison_workspace = true;
+          options.runner.poison_workspace = options.runner.poison_kv = true;
           options.prefer_kernels = {preferred ? kernel : "rope_attention/two_ops"};
           auto model = ModelUnderTest::load(options);
           ASSERT_TRUE(model.ok()) << model.status().message();
@@ -476,8 +476,8 @@ TEST_P(TinyCudaKv, KernelsAgree) {
 }
 
 // Together, alone, in chunks, with proposals, without recordings, behind a cached beginning, and
-// preempted and swapped out: a row attends what is kept of it, so that with --batch-invariant its
-// bits are its own.
+// preempted and swapped out, while what nothing may read of the cache is NaN: a row attends what is
+// kept of it, so that with --batch-invariant its bits are its own.
 TEST_P(TinyCudaKv, RowsAreBitEqualHoweverTheyCome) {
   if (!cuda_device_present()) GTEST_SKIP() << "not run: there is no GPU";
   constexpr std::pair<const char*, int32_t> kModels[] = {
@@ -506,6 +506,7 @@ TEST_P(TinyCudaKv, RowsAreBitEqualHoweverTheyCome) {
     expect_equal("alone ", alone);
     const auto expect_equal_with = [&](const char* how, const auto& change) {
       StackOptions changed = options;
+      changed.runner.poison_kv = true;
       change(changed);
       auto model = ModelUnderTest::load(changed);
       ASSERT_TRUE(model.ok()) << how << model.status().message();

@@ -118,7 +118,7 @@ void expect_decodes_near(DType dtype, double distance_max) {
     const OpHooks hooks = chosen.hooks();
     StackOptions options = options_of(DeviceChoice::kGpu, dtype);
     options.runner.graphs = options.runner.graphs_at_start = graphs;
-    options.runner.poison_workspace = true;
+    options.runner.poison_workspace = options.runner.poison_kv = true;
     options.runner.hooks = &hooks;
     auto gpu = ModelUnderTest::load(options);
     ASSERT_TRUE(gpu.ok()) << gpu.status().message();
