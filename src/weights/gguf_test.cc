@@ -197,6 +197,8 @@ TEST(Gguf, SaysWhatAGitLfsPointerIs) {
 
 TEST(Gguf, TypeTableKnowsEveryName) {
   EXPECT_EQ(find_gguf_type(14)->name, "Q6_K");
+  EXPECT_EQ(find_gguf_type(14)->dtype, DType::kQ6_K);
+  EXPECT_EQ(find_gguf_type(39)->dtype, std::nullopt);
   EXPECT_EQ(find_gguf_type(39)->name, "MXFP4");
   EXPECT_EQ(find_gguf_type(42), nullptr);
   EXPECT_EQ(gguf_types().size(), 42u);
