@@ -2,7 +2,8 @@
 """Makes the tables of measured figures in README.md and docs/ from the rows of bench/results/*.jsonl.
 
     bench/tables.py            writes every region `<!-- table: NAME -->` ... `<!-- end -->` anew
-    bench/tables.py --check    prints what would change, and fails where a table differs from the rows or a row is not complete
+    bench/tables.py --check    prints what would change, and fails where a table differs from the rows, a row is not complete or a
+                               new one names a commit that this repository has not
 
 bench/tables.toml says which rows a table shows and how; bench/README.md says what a row holds. A row with `lengths` is a
 figure: it needs every field of FIGURE, and a peer every field of PEER. A comparison stands only between equal lengths, flags,
@@ -17,7 +18,9 @@ import difflib
 import json
 import pathlib
 import re
+import shutil
 import statistics
+import subprocess
 import sys
 import textwrap
 import tomllib
@@ -28,6 +31,7 @@ FIGURE = ("bench", "commit", "machine", "command", "date", "flags", "lengths", "
 PEER = ("program", "commit", "machine", "command", "date", "flags", "lengths", "model", *SPREAD, "unit")
 ALIKE = ("flags", "lengths", "model", "unit")  # of both sides of a comparison
 LARGER_IS_BETTER = {"tok/s": True, "ms": False, "s": False, "MiB": False}
+COMMITS_SINCE = "2026-11-29"  # rows from then on name commits of this repository; its history before was rewritten
 REGION = re.compile(r"<!-- table: (\S+) -->\n(.*?)<!-- end -->", re.DOTALL)
 
 
@@ -118,6 +122,22 @@ def figures_of(rows: list[Figure]) -> list[Figure]:
 
 def read_figures(folder: pathlib.Path) -> list[Figure]:
     return figures_of(read_rows(folder))
+
+
+def check_commits(rows: list[Figure], root: pathlib.Path) -> None:
+    """That the commits of new rows are here; a tree without its whole history cannot say."""
+    wanted = {figure.row["commit"]: figure.place for figure in rows
+              if figure.row.get("commit") and figure.row.get("date", "") >= COMMITS_SINCE}  # fmt: skip
+
+    def git(*words: str, **options) -> str:
+        return subprocess.run(["git", "-C", root, *words], capture_output=True, text=True, **options).stdout
+
+    if not wanted or shutil.which("git") is None or git("rev-parse", "--is-shallow-repository").strip() != "false":
+        return
+    asked = "".join(f"{commit}^{{commit}}\n" for commit in wanted)
+    for (commit, place), answer in zip(wanted.items(), git("cat-file", "--batch-check=%(objecttype)", input=asked).splitlines()):
+        if answer != "commit":
+            raise Fault(f"{place}: commit {commit} is not in this repository: name the one that has what was measured")
 
 
 # ---- Cells ----
@@ -342,6 +362,8 @@ def main() -> int:
     arguments = parser.parse_args()
     try:
         files = make_files(arguments.root)
+        if arguments.check:
+            check_commits(read_rows(arguments.root / "bench/results"), arguments.root)
     except Fault as fault:
         print(f"tables.py: {fault}", file=sys.stderr)
         return 1

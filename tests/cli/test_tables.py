@@ -160,6 +160,28 @@ def test_unlike_flags_stand_only_with_the_reason_printed(tree):
     assert "same lengths and flags (fcfs is its default)" in (tree / "README.md").read_text()
 
 
+def test_a_new_row_names_a_commit_of_the_repository(tree):
+    def git(*words):
+        names = ("-c", "user.name=a", "-c", "user.email=a@example.com")
+        return subprocess.run(["git", "-C", tree, *names, *words], capture_output=True, text=True, check=True).stdout
+
+    new = changed(date="2026-12-01")
+    write(tree, new)
+    assert tables(tree).returncode == 0
+    assert tables(tree, "--check").returncode == 0  # it is no repository, and cannot say
+    git("init", "-q")
+    git("commit", "-q", "--allow-empty", "-m", "a")
+    refused = tables(tree, "--check")
+    assert refused.returncode == 1
+    assert "rows.jsonl:1: commit 3ec99cb is not in this repository" in refused.stderr
+    write(tree, {**new, "commit": git("rev-parse", "--short", "HEAD").strip()})
+    assert tables(tree).returncode == 0
+    assert tables(tree, "--check").returncode == 0
+    write(tree, ROW)  # of before
+    assert tables(tree).returncode == 0
+    assert tables(tree, "--check").returncode == 0
+
+
 def test_the_newest_row_is_shown(tree):
     write(tree, changed(date="2026-11-23", commit="1234567"), ROW)
     assert tables(tree).returncode == 0
