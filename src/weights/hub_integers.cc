@@ -370,6 +370,7 @@ class FormReader {
         awq();
         break;
       case HubMethod::kCompressedTensors:
+      case HubMethod::kModelOpt:
       case HubMethod::kFp8:
       case HubMethod::kMxfp4:  // is read by names of its own
         HR_RETURN_IF_ERROR(bytes ? of_bytes() : packed());

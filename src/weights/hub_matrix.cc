@@ -5,6 +5,7 @@
 #include <fmt/format.h>
 
 #include "weights/gguf.h"
+#include "weights/hub_float4.h"
 #include "weights/hub_float8.h"
 #include "weights/hub_integers.h"
 
@@ -23,6 +24,8 @@ constexpr auto kSuffixes = std::to_array<Suffix>({
     {".scales", &HubTensors::scales},
     {".weight_scale", &HubTensors::scales},
     {".weight_scale_inv", &HubTensors::scales},
+    {".weight_scale_2", &HubTensors::global},
+    {".weight_global_scale", &HubTensors::global},
     {".qzeros", &HubTensors::zeros},
     {".weight_zero_point", &HubTensors::zeros},
     {".g_idx", &HubTensors::order},
@@ -30,6 +33,7 @@ constexpr auto kSuffixes = std::to_array<Suffix>({
     {".weight_shape", &HubTensors::shape},
     // Of activations and of the KV cache, which are quantised here as flags say, if at all.
     {".input_scale"},
+    {".input_global_scale"},
     {".input_scale_ub"},
     {".input_zero_point"},
     {".output_scale"},
@@ -65,13 +69,14 @@ Result<std::unique_ptr<HubMatrix>> HubMatrix::create(const HubTensors& tensors,
                             "weight_scale_inv beside it)");
   }
   if (quants.type->name == "F8_E4M3") return open_hub_float8(tensors, quantisation);
+  if (quants.type->name == "U8") return open_hub_float4(tensors);
   return open_hub_integers(tensors, quantisation);
 }
 
 std::vector<const SafetensorsTensor*> HubMatrix::all_tensors() const {
   std::vector<const SafetensorsTensor*> all;
-  for (const SafetensorsTensor* tensor :
-       {tensors_.quants, tensors_.scales, tensors_.zeros, tensors_.order, tensors_.shape}) {
+  for (const SafetensorsTensor* tensor : {tensors_.quants, tensors_.scales, tensors_.global,
+                                          tensors_.zeros, tensors_.order, tensors_.shape}) {
     if (tensor != nullptr) all.push_back(tensor);
   }
   return all;

@@ -4,7 +4,9 @@
 //
 //   4 bits, group scales         Q4_0 where all zero points are 8, else Q4_Z
 //   8 bits, group scales         Q8_0 where all zero points are 128
-//   all others                   F32: act-order whose groups are no runs of columns, 8 bits with
+//   MXFP4                        E2M1
+//   all others                   F32: NVFP4, act-order whose groups are no runs of columns, 8 bits
+//   with
 //                                other zero points, FP8, groups that 32 does not divide. Multiplied
 //                                in Q8_0 where arithmetic need not be exact
 //
@@ -28,6 +30,7 @@ namespace headrace {
 struct HubTensors {
   const SafetensorsTensor* quants = nullptr;  // M.qweight, M.weight_packed, M.weight
   const SafetensorsTensor* scales = nullptr;  // M.scales, M.weight_scale, M.weight_scale_inv
+  const SafetensorsTensor* global = nullptr;  // M.weight_scale_2, M.weight_global_scale
   const SafetensorsTensor* zeros = nullptr;   // M.qzeros, M.weight_zero_point
   const SafetensorsTensor* order = nullptr;   // M.g_idx, M.weight_g_idx: the group of each column
   const SafetensorsTensor* shape = nullptr;   // M.weight_shape

@@ -269,6 +269,74 @@ TEST(HubMatrix, ABiasOfZerosAddsNothing) {
   EXPECT_FALSE((*source)->adds_nothing("c"));
 }
 
+// ---- 4-bit floats ----
+
+// Row r, column c of 32: number (r + c) % 16; scales 1, 2 | 0.5, 1.5, of which all have 0.25.
+SafetensorsBuilder nvfp4_matrix(const char* quants, const char* global, float of_all) {
+  std::string bytes;
+  for (int r = 0; r < 2; ++r) {
+    for (int c = 0; c < 32; c += 2) {
+      bytes.push_back(static_cast<char>((r + c) % 16 | (r + c + 1) % 16 << 4));
+    }
+  }
+  SafetensorsBuilder builder;
+  builder.add(quants, "U8", {2, 16}, bytes)
+      .add("a.weight_scale", "F8_E4M3", {2, 2}, "\x38\x40\x30\x3c")
+      .add_f32(global, {1}, {of_all})
+      .add_f32("a.input_scale", {1}, {3.0f});
+  return builder;
+}
+
+TEST(HubMatrix, Nvfp4OfBothTools) {
+  constexpr float kNumbers[] = {0, 0.5f, 1, 1.5f, 2, 3, 4, 6};
+  constexpr float kScales[2][2] = {{1, 2}, {0.5f, 1.5f}};
+  const auto expect = [&](SafetensorsBuilder builder, const HubQuantisation& quantisation) {
+    const std::string bytes = builder.build();
+    const auto file = SafetensorsFile::from_memory(std::as_bytes(std::span(bytes)), "f");
+    const auto source =
+        SafetensorsWeightSource::create({*file}, "f", {.names = {}, .quantisation = quantisation});
+    ASSERT_TRUE(source.ok()) << source.status().message();
+    const auto rows = (*source)->rows("a.weight", 0);
+    ASSERT_TRUE(rows.ok()) << rows.status().message();
+    EXPECT_EQ((*rows)->fast_type(), DType::kQ8_0);
+    for (const int64_t first : {0, 5, 16}) {
+      const std::vector<float> values = floats_of(**rows, first, 32 - first, 1);
+      for (int64_t r = 0; r < 2; ++r) {
+        for (int64_t c = first; c < 32; ++c) {
+          const auto number = static_cast<size_t>((r + c) % 16);
+          const float sign = number < 8 ? 1.0f : -1.0f;
+          EXPECT_EQ(values[static_cast<size_t>(r * (32 - first) + c - first)],
+                    sign * kNumbers[number % 8] * kScales[r][c / 16] * 0.25f)
+              << r << " " << c;
+        }
+      }
+    }
+  };
+  expect(nvfp4_matrix("a.weight", "a.weight_scale_2", 0.25f), {.method = HubMethod::kModelOpt});
+  expect(nvfp4_matrix("a.weight_packed", "a.weight_global_scale", 4.0f), kCompressed);
+}
+
+TEST(HubMatrix, FourBitFloatsThatAreNoneAreRefusedByName) {
+  const auto message = [](SafetensorsBuilder builder) {
+    return status_of(builder, kCompressed).message();
+  };
+  const std::string quants(32, '\0');
+  EXPECT_EQ(message(SafetensorsBuilder()
+                        .add("a.weight_packed", "U8", {2, 16}, quants)
+                        .add("a.weight_scale", "F8_E4M3", {2, 2}, "abcd")),
+            "f: tensor a.weight_packed: the scale of all of it is missing (weight_scale_2 or "
+            "weight_global_scale beside it)");
+  EXPECT_EQ(message(SafetensorsBuilder()
+                        .add("a.weight_packed", "U8", {2, 16}, quants)
+                        .add("a.weight_scale", "F8_E4M3", {2, 1}, "ab")),
+            "f: tensor a.weight_scale: shape [2, 1] is no scale for each 16 columns of [2, 32]");
+  EXPECT_EQ(message(SafetensorsBuilder()
+                        .add("a.weight_packed", "U8", {2, 16}, quants)
+                        .add("a.weight_scale", "F8_E4M3", {2, 2}, "abc\x7f")
+                        .add_f32("a.weight_global_scale", {1}, {1.0f})),
+            "f: tensor a.weight_scale: scale 3 of 4 is NaN, which no weights can have");
+}
+
 // ---- quantization_config ----
 
 std::string config_error(const std::string& text) {
@@ -290,6 +358,14 @@ TEST(HubQuantisation, SpellingsOfTheTools) {
       read(R"({"zero_point": true, "q_group_size": 128, "w_bit": 4, "version": "GEMM"})").method,
       HubMethod::kAwq);
   EXPECT_EQ(read(R"({"quant_method": "fp8", "weight_block_size": [64, 32]})").block_columns, 32);
+  EXPECT_EQ(read(R"({"quant_method": "modelopt", "quant_algo": "NVFP4"})").method,
+            HubMethod::kModelOpt);
+  EXPECT_EQ(config_error(R"({"quant_method": "compressed-tensors",
+                             "format": "nvfp4-pack-quantized", "config_groups": {"group_0":
+                             {"weights": {"num_bits": 4, "type": "float", "group_size": 16}}}})"),
+            "");
+  EXPECT_EQ(config_error(R"({"quant_method": "modelopt", "quant_algo": "W4A8_AWQ"})"),
+            "c: quantization_config: quant_algo: W4A8_AWQ is not supported (FP8 and NVFP4 are)");
   EXPECT_EQ(config_error(R"({"quant_method": "compressed-tensors", "format": "int-quantized",
                              "sparsity_config": {}, "config_groups": {"group_0": {"weights":
                              {"num_bits": 8, "type": "int", "strategy": "channel"}}}})"),
@@ -309,13 +385,18 @@ TEST(HubQuantisation, FilesOfOlderTools) {
   EXPECT_EQ((**hub_quantisation_of_folder(folder.string())).bits, 8);
   write("config.json", R"({"quantization_config": {"quant_method": "fp8"}})");
   EXPECT_EQ((**hub_quantisation_of_folder(folder.string())).method, HubMethod::kFp8);
+  write("config.json", "{}");
+  std::filesystem::remove(folder / "quantize_config.json");
+  write("hf_quant_config.json",
+        R"({"producer": {"name": "modelopt"}, "quantization": {"quant_algo": "FP8"}})");
+  EXPECT_EQ((**hub_quantisation_of_folder(folder.string())).method, HubMethod::kModelOpt);
   std::filesystem::remove_all(folder);
 }
 
 TEST(HubQuantisation, WhatCannotBeReadIsNamed) {
   EXPECT_EQ(config_error(R"({"quant_method": "hqq"})"),
             "c: quantization_config: quant_method: hqq is not supported (gptq, awq, "
-            "compressed-tensors, fp8 and mxfp4 are)");
+            "compressed-tensors, fp8, modelopt and mxfp4 are)");
   EXPECT_EQ(config_error(R"({"quant_method": "gptq", "bits": 3})"),
             "c: quantization_config: bits: 3 is not supported (4 and 8 are)");
   EXPECT_EQ(config_error(R"({"quant_method": "gptq", "checkpoint_format": "marlin"})"),
@@ -325,18 +406,18 @@ TEST(HubQuantisation, WhatCannotBeReadIsNamed) {
             "c: quantization_config: version: gemv is not supported (gemm is)");
   EXPECT_EQ(
       config_error(R"({"quant_method": "compressed-tensors", "config_groups": {"g": {"weights":
-                             {"num_bits": 4, "type": "float"}}}})"),
-      "c: quantization_config: num_bits: float 4 is not supported (int 4, int 8 and float 8 "
-      "are)");
+                             {"num_bits": 6, "type": "float"}}}})"),
+      "c: quantization_config: num_bits: float 6 is not supported (int and float 4 and 8 are)");
   EXPECT_EQ(config_error(R"({"quant_method": "compressed-tensors", "format": "marlin-24",
                              "config_groups": {}})"),
             "c: quantization_config: format: marlin-24 is not supported (pack-quantized, "
-            "int-quantized, float-quantized and naive-quantized are)");
+            "int-quantized, float-quantized, naive-quantized, nvfp4-pack-quantized and "
+            "mxfp4-pack-quantized are)");
   EXPECT_EQ(config_error(R"({"quant_method": "fp8", "weight_block_size": [0, 128]})"),
             "c: weight_block_size: is no pair of sizes");
   EXPECT_EQ(config_error("{}"),
             "c: quantization_config: quant_method: none is not supported (gptq, awq, "
-            "compressed-tensors, fp8 and mxfp4 are)");
+            "compressed-tensors, fp8, modelopt and mxfp4 are)");
 }
 
 }  // namespace

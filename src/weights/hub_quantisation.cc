@@ -33,11 +33,23 @@ class HubConfigReader {
     if (method == "awq") return awq();
     if (method == "compressed-tensors") return compressed_tensors();
     if (method == "fp8" || method == "fbgemm_fp8") return fp8();
+    if (method == "modelopt" || method == "modelopt_fp4") return modelopt(config_);
     if (method == "mxfp4") return HubQuantisation{.method = HubMethod::kMxfp4};
     return unsupported_key("quant_method",
-                           fmt::format("{} is not supported (gptq, awq, compressed-tensors, fp8 "
-                                       "and mxfp4 are)",
+                           fmt::format("{} is not supported (gptq, awq, compressed-tensors, fp8, "
+                                       "modelopt and mxfp4 are)",
                                        method.empty() ? "none" : printable(method)));
+  }
+
+  // Of modelopt: what config.json says, or hf_quant_config.json under `quantization`.
+  Result<HubQuantisation> modelopt(const Json& config) const {
+    HR_ASSIGN_OR_RETURN(const std::string algorithm, text_in(config, "quant_algo", ""));
+    if (algorithm == "FP8" || algorithm == "NVFP4") {
+      return HubQuantisation{.method = HubMethod::kModelOpt};
+    }
+    return unsupported_key("quant_algo",
+                           fmt::format("{} is not supported (FP8 and NVFP4 are)",
+                                       algorithm.empty() ? "none" : printable(algorithm)));
   }
 
  private:
@@ -171,24 +183,26 @@ class HubConfigReader {
                                            "pack-quantized",
                                            "int-quantized",
                                            "float-quantized",
+                                           "nvfp4-pack-quantized",
+                                           "mxfp4-pack-quantized",
                                            "naive-quantized",
                                            "mixed-precision"};
     HR_ASSIGN_OR_RETURN(const std::string format, text_in(object, "format", ""));
     if (std::ranges::find(kKnown, format) != std::end(kKnown)) return ok_status();
     return unsupported_key("format",
                            fmt::format("{} is not supported (pack-quantized, int-quantized, "
-                                       "float-quantized and naive-quantized are)",
+                                       "float-quantized, naive-quantized, nvfp4-pack-quantized "
+                                       "and mxfp4-pack-quantized are)",
                                        printable(format)));
   }
 
   Status check_scheme(const Json& weights, HubQuantisation& found) const {
     HR_ASSIGN_OR_RETURN(const int64_t bits, number_in(weights, "num_bits", 8));
     HR_ASSIGN_OR_RETURN(const std::string type, text_in(weights, "type", "int"));
-    const bool known = type == "float" ? bits == 8 : bits == 4 || bits == 8;
-    if (!known) {
-      return unsupported_key("num_bits",
-                             fmt::format("{} {} is not supported (int 4, int 8 and float 8 are)",
-                                         printable(type), bits));
+    if (bits != 4 && bits != 8) {
+      return unsupported_key(
+          "num_bits",
+          fmt::format("{} {} is not supported (int and float 4 and 8 are)", printable(type), bits));
     }
     return read_block(member_of(weights, "block_structure"), "block_structure", found);
   }
@@ -232,6 +246,18 @@ Result<std::optional<HubQuantisation>> hub_quantisation_of_folder(const std::str
     if (!fs::exists(old, ignored)) continue;
     HR_ASSIGN_OR_RETURN(const Json own, read_json(old));
     HR_ASSIGN_OR_RETURN(const HubQuantisation found, hub_quantisation_from_json(own, old.string()));
+    return std::optional(found);
+  }
+  const fs::path modelopt = fs::path(folder) / "hf_quant_config.json";
+  if (fs::exists(modelopt, ignored)) {
+    HR_ASSIGN_OR_RETURN(const Json own, read_json(modelopt));
+    const Json* const quantised = member_of(own, "quantization");
+    if (quantised == nullptr || !quantised->is_object()) {
+      return corrupt(fmt::format("{}: quantization: is no JSON object", modelopt.string()));
+    }
+    const std::string path = modelopt.string();
+    HR_ASSIGN_OR_RETURN(const HubQuantisation found,
+                        HubConfigReader(*quantised, path).modelopt(*quantised));
     return std::optional(found);
   }
   return std::optional<HubQuantisation>();

@@ -19,6 +19,7 @@ enum class HubMethod : uint8_t {
   kGptq,               // M.qweight, M.qzeros, M.scales, M.g_idx; packed along the columns
   kAwq,                // the first three; packed along the rows ("gemm")
   kCompressedTensors,  // M.weight_packed or M.weight, M.weight_scale, M.weight_zero_point, ...
+  kModelOpt,           // FP8 and NVFP4: M.weight, M.weight_scale, M.weight_scale_2
   kFp8,                // M.weight and M.weight_scale_inv or M.weight_scale
   kMxfp4,              // gpt-oss: M_blocks and M_scales of stacks of experts (hub_experts.h)
 };
@@ -35,8 +36,9 @@ struct HubQuantisation {
 // option of it that cannot be read (kUnsupported), or a value of a wrong type (kCorrupt).
 Result<HubQuantisation> hub_quantisation_from_json(const Json& config, std::string_view path);
 
-// Of a folder: what its config.json says, or quantize_config.json (AutoGPTQ) or quant_config.json
-// (AutoAWQ); empty: its weights are plain, or there is no config.json.
+// Of a folder: what its config.json says, or quantize_config.json (AutoGPTQ), quant_config.json
+// (AutoAWQ) or hf_quant_config.json (modelopt); empty: its weights are plain, or there is no
+// config.json.
 Result<std::optional<HubQuantisation>> hub_quantisation_of_folder(const std::string& folder);
 
 }  // namespace headrace

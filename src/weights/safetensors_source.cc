@@ -141,7 +141,8 @@ struct StoredTensor {
 // Whether a tensor called M.weight is the quants of M.
 bool has_quants(const SafetensorsTensor& tensor, HubMethod method) {
   const std::string_view type = tensor.type->name;
-  return type == "F8_E4M3" || (type == "I8" && method == HubMethod::kCompressedTensors);
+  return type == "F8_E4M3" || (type == "I8" && method == HubMethod::kCompressedTensors) ||
+         (type == "U8" && method == HubMethod::kModelOpt);
 }
 
 // The tensors of a quantised model: several are one matrix.
@@ -172,6 +173,7 @@ Result<std::vector<StoredTensor>> join_quantised(const Files& files, std::string
     if (tensors.quants == nullptr) {
       const SafetensorsTensor* rest = tensors.scales != nullptr ? tensors.scales : tensors.zeros;
       if (rest == nullptr) rest = tensors.order != nullptr ? tensors.order : tensors.shape;
+      if (rest == nullptr) rest = tensors.global;
       return hub_tensor_error(*rest, "the weights that it is of are missing")
           .with_context(description);
     }

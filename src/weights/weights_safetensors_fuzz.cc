@@ -54,8 +54,8 @@ void read_file(std::string_view input) {
   CHECK(tiled <= input.size());
   SafetensorsOptions options{.names = llama_hf_names()};
   read_tensors(*file, options, input);
-  for (const HubMethod method :
-       {HubMethod::kGptq, HubMethod::kAwq, HubMethod::kCompressedTensors, HubMethod::kFp8}) {
+  for (const HubMethod method : {HubMethod::kGptq, HubMethod::kAwq, HubMethod::kCompressedTensors,
+                                 HubMethod::kModelOpt, HubMethod::kFp8}) {
     options.quantisation = HubQuantisation{
         .method = method, .bits = 4, .zeros_less_one = true, .block_rows = 2, .block_columns = 32};
     read_tensors(*file, options, input);
