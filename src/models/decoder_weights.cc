@@ -48,6 +48,22 @@ std::vector<float> waves_of_positions(const LearnedPositions& positions, int64_t
   return rows;
 }
 
+// A GPU's kernels take experts of one block type, or a matrix.
+void keep_experts_alike(std::vector<LinearSource>& sources) {
+  const auto type_of = [](const LinearSource& source) {
+    return source.quantise_to.value_or(source.weight.dtype);
+  };
+  const DType first = type_of(sources.front());
+  const bool alike = std::ranges::all_of(sources, [&](const LinearSource& source) {
+    return type_of(source) == first && !source.unpack;
+  });
+  if (is_quantised(first) && alike) return;
+  for (LinearSource& source : sources) {
+    source.unpack = true;
+    if (source.quantise_to && is_quantised(*source.quantise_to)) source.quantise_to.reset();
+  }
+}
+
 class DecoderLoader {
  public:
   DecoderLoader(const DecoderSpec& spec, const WeightSource& source, Device& device,
@@ -463,31 +479,15 @@ class DecoderLoader {
     source.quantise_to = quantised_type(*options_.quantise_to, head, wanted.columns);
   }
 
-  // A GPU's kernels take experts of one block type, or a matrix.
-  void keep_experts_alike(std::vector<LinearSource>& sources) const {
-    if (device_.kind() != DeviceKind::kCuda) return;
-    const auto type_of = [](const LinearSource& source) {
-      return source.quantise_to.value_or(source.weight.dtype);
-    };
-    const DType first = type_of(sources.front());
-    if (is_quantised(first) && std::ranges::all_of(sources, [&](const LinearSource& source) {
-          return type_of(source) == first && !source.unpack;
-        })) {
-      return;
-    }
-    for (LinearSource& source : sources) {
-      source.unpack = true;
-      if (source.quantise_to && is_quantised(*source.quantise_to)) source.quantise_to.reset();
-    }
-  }
-
   Result<LinearWeight> matrix(const std::vector<NamedMatrix>& stacked) {
     std::vector<LinearSource> sources;
     for (const NamedMatrix& each : stacked) {
       HR_ASSIGN_OR_RETURN(LinearSource source, source_of(each));
       sources.push_back(std::move(source));
     }
-    if (stacked.front().of_experts) keep_experts_alike(sources);
+    if (stacked.front().of_experts && device_.kind() == DeviceKind::kCuda) {
+      keep_experts_alike(sources);
+    }
     const LinearCompute compute = compute_of(stacked.front());
     if (uploader_) return LinearWeight::start_pack(device_, *uploader_, sources, compute);
     const std::string name = name_of(stacked.front());
