@@ -20,9 +20,13 @@
 #include "ops/linear/norm_route.h"
 #include "ops/linear/residual_linear.h"
 #include "ops/rows/activation.h"
+#include "ops/rows/altup.h"
+#include "ops/rows/cut_gates.h"
 #include "ops/rows/embedding.h"
 #include "ops/rows/gated_norm.h"
 #include "ops/rows/layer_norm.h"
+#include "ops/rows/match_size.h"
+#include "ops/rows/norm_add.h"
 #include "ops/rows/residual_add.h"
 #include "ops/rows/rms_norm.h"
 #include "ops/rows/rope_angles.h"
@@ -31,6 +35,7 @@
 #include "ops/rows/row_gather_sum.h"
 #include "ops/rows/row_scatter_add.h"
 #include "ops/rows/scale_queries.h"
+#include "ops/rows/scale_rows.h"
 #include "ops/rows/sigmoid_gate.h"
 #include "ops/rows/soft_cap.h"
 #include "ops/sampling/device_sample.h"
@@ -49,8 +54,11 @@
 // Those with a table on CUDA, name_cuda_kernels().
 #define HR_OPS_ON_CUDA(OP)                   \
   OP(activation, ActivationArgs)             \
+  OP(altup_correct, AltUpCorrectArgs)        \
+  OP(altup_predict, AltUpPredictArgs)        \
   OP(attention, AttentionArgs)               \
   OP(causal_conv, CausalConvArgs)            \
+  OP(cut_gates, CutGatesArgs)                \
   OP(delta_rule, DeltaRuleArgs)              \
   OP(device_sample, DeviceSampleArgs)        \
   OP(embedding, EmbeddingArgs)               \
@@ -64,6 +72,8 @@
   OP(layer_norm, LayerNormArgs)              \
   OP(linear, LinearArgs)                     \
   OP(lora_linear, LoraLinearArgs)            \
+  OP(match_size, MatchSizeArgs)              \
+  OP(norm_add, NormAddArgs)                  \
   OP(norm_gated_linear, NormGatedLinearArgs) \
   OP(norm_linear, NormLinearArgs)            \
   OP(norm_route, NormRouteArgs)              \
@@ -78,6 +88,7 @@
   OP(row_gather, RowGatherArgs)              \
   OP(row_gather_sum, RowGatherSumArgs)       \
   OP(scale_queries, ScaleQueriesArgs)        \
+  OP(scale_rows, ScaleRowsArgs)              \
   OP(selective_scan, SelectiveScanArgs)      \
   OP(sigmoid_gate, SigmoidGateArgs)          \
   OP(slot_state, SlotStateArgs)              \

@@ -8,7 +8,9 @@ void check_args(const OpContext& context, const GatedActivationArgs& args) {
   CHECK(is_activation(context.device, args.out.dtype));
   CHECK(args.gate_up.dtype == args.out.dtype);
   CHECK(args.activation != Activation::kXielu);
-  CHECK((args.gate_up.shape == Shape{args.out.rows(), 2 * args.out.columns()}));
+  const int64_t parts = args.up.data == nullptr ? 2 : 1;
+  CHECK((args.gate_up.shape == Shape{args.out.rows(), parts * args.out.columns()}));
+  if (parts == 1) CHECK(args.up.shape == args.out.shape && args.up.dtype == args.out.dtype);
 }
 
 void check_args(const OpContext& context, const ActivationArgs& args) {
@@ -26,7 +28,7 @@ const KernelSet<GatedActivationArgs>& gated_activation_kernels() {
 
 OpCost op_cost(const GatedActivationArgs& args) {
   return row_op_cost(args.out.rows(), args.out.columns(),
-                     bytes_of(args.gate_up) + bytes_of(args.out));
+                     bytes_of(args.gate_up) + bytes_of(args.up) + bytes_of(args.out));
 }
 
 void gated_activation(OpContext& context, const GatedActivationArgs& args) {

@@ -10,7 +10,9 @@ namespace headrace {
 struct GatedActivationArgs {
   ConstTensorView gate_up;  // [T, 2F]: gate, then up; of the model's activation type
   Activation activation = Activation::kSilu;
-  TensorView out;  // [T, F] of gate_up's type; apart from it, or (CPU) its first F columns
+  TensorView out;  // [T, F] of gate_up's type; apart from it, or its first F columns
+  // [T, F] where gate_up is the gate alone, [T, F]; else no data.
+  ConstTensorView up = {};
 };
 
 struct ActivationArgs {

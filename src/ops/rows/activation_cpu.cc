@@ -47,11 +47,16 @@ double up_of(Activation activation, double up) {
   return std::clamp(up, -double{kClampedSwishBound}, double{kClampedSwishBound}) + 1.0;
 }
 
+const float* up_row(const GatedActivationArgs& args, int64_t t) {
+  if (args.up.data != nullptr) return f32_row(args.up, t);
+  return f32_row(args.gate_up, t) + args.out.columns();
+}
+
 void reference(OpContext&, const GatedActivationArgs& args) {
   const int64_t features = args.out.columns();
   for (int64_t t = 0; t < args.out.rows(); ++t) {
     const float* gate = f32_row(args.gate_up, t);  // [F]
-    const float* up = gate + features;             // [F]
+    const float* up = up_row(args, t);             // [F]
     float* out = f32_row(args.out, t);             // [F]
     for (int64_t i = 0; i < features; ++i) {
       out[i] =
@@ -78,8 +83,12 @@ void run_rows(OpContext& context, const GatedActivationArgs& args) {
   const int64_t features = args.out.columns();
   context.device.pool().parallel_rows(args.out.rows(), 8, [&](int64_t first, int64_t last) {
     for (int64_t t = first; t < last; ++t) {
-      const float* gate = f32_row(args.gate_up, t);
-      kRow({gate, gate + features, f32_row(args.out, t), features, args.activation, {}});
+      kRow({f32_row(args.gate_up, t),
+            up_row(args, t),
+            f32_row(args.out, t),
+            features,
+            args.activation,
+            {}});
     }
   });
 }

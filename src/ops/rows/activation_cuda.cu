@@ -28,11 +28,11 @@ struct Xielu {
   }
 };
 
-// `gate` and `up` are halves of one row; `up` is null for a plain activation.
+// `gate` and `up` may be halves of one row; `up` has no data for a plain activation.
 template <class T>
 struct Arguments {
   gpu::RowsOf<const T> gate;
-  const T* up;
+  gpu::RowsOf<const T> up;
   gpu::RowsOf<T> out;
   int32_t accesses;  // of a row
   XieluParameters xielu;
@@ -62,13 +62,11 @@ __global__ void __launch_bounds__(kThreads) activate(Arguments<T> args) {
   const int64_t at = static_cast<int64_t>(access) * kWidth;
   auto value = gpu::Vector<T, kWidth>::load(args.gate.row(row) + at);
   gpu::Vector<T, kWidth> up;
-  if (args.up != nullptr) {
-    up = gpu::Vector<T, kWidth>::load(args.up + row * args.gate.stride + at);
-  }
+  if (args.up.data != nullptr) up = gpu::Vector<T, kWidth>::load(args.up.row(row) + at);
 #pragma unroll
   for (int i = 0; i < kWidth; ++i) {
     float result = result_of<Act>(gpu::to_float(value.values[i]), args.xielu);
-    if (args.up != nullptr) result *= up_of<Act>(gpu::to_float(up.values[i]));
+    if (args.up.data != nullptr) result *= up_of<Act>(gpu::to_float(up.values[i]));
     value.values[i] = gpu::from_float<T>(result);
   }
   value.store(args.out.row(row) + at);
@@ -100,28 +98,30 @@ void launch(OpContext& context, Activation activation, int64_t rows, const Argum
   }
 }
 
-// `x` holds 2F columns if it is gated.
+// `x` holds 2F columns if it is gated and `up` no data.
 template <bool kWide>
-void run(OpContext& context, const ConstTensorView& x, Activation activation, const TensorView& out,
-         const XieluParameters& xielu = {}) {
+void run(OpContext& context, const ConstTensorView& x, const ConstTensorView& up,
+         Activation activation, const TensorView& out, const XieluParameters& xielu = {}) {
   gpu::with_float_type(x.dtype, [&]<class T>(gpu::ElementType<T>) {
     constexpr int kWidth = kWide ? gpu::kAccessBytes / static_cast<int>(sizeof(T)) : 1;
     Arguments<T> args{.gate = gpu::rows_of<T>(x),
-                      .up = nullptr,
+                      .up = gpu::rows_of<T>(up),
                       .out = gpu::rows_of<T>(out),
                       .accesses = static_cast<int32_t>(out.columns() / kWidth),
                       .xielu = xielu};
-    if (x.columns() != out.columns()) args.up = args.gate.data + out.columns();
+    if (x.columns() != out.columns()) {
+      args.up = {args.gate.data + out.columns(), args.gate.stride};
+    }
     launch<T, kWidth>(context, activation, out.rows(), args);
   });
 }
 template <bool kWide>
 void run_gated(OpContext& context, const GatedActivationArgs& args) {
-  run<kWide>(context, args.gate_up, args.activation, args.out);
+  run<kWide>(context, args.gate_up, args.up, args.activation, args.out);
 }
 template <bool kWide>
 void run_plain(OpContext& context, const ActivationArgs& args) {
-  run<kWide>(context, args.x, args.activation, args.out, args.xielu);
+  run<kWide>(context, args.x, {}, args.activation, args.out, args.xielu);
 }
 
 template <class Args>
@@ -133,7 +133,7 @@ bool wide(const ConstTensorView& x, const TensorView& out) {
          gpu::rows_aligned(out);
 }
 bool wide_gated(const DeviceTraits& traits, const GatedActivationArgs& args) {
-  return any(traits, args) && wide(args.gate_up, args.out);
+  return any(traits, args) && wide(args.gate_up, args.out) && gpu::rows_aligned(args.up);
 }
 bool wide_plain(const DeviceTraits& traits, const ActivationArgs& args) {
   return any(traits, args) && wide(args.x, args.out);

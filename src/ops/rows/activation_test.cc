@@ -37,6 +37,37 @@ TEST(GatedActivation, EveryKernelAgreesWithTheReference) {
   }
 }
 
+TEST(GatedActivation, TheOtherFactorMayLieElsewhere) {
+  TestDevice device = TestDevice::cpu(2);
+  OpContext context = device.context();
+  for (const int64_t features : {1, 31, 100}) {
+    for (const int64_t rows : {1, 20}) {
+      Rng rng(static_cast<uint64_t>(features + rows));
+      TestMatrix gate(rng, rows, features, 3.0f), up(rng, rows, features, 3.0f);
+      TestMatrix gate_up(rows, 2 * features), expected(rows, features);
+      for (int64_t t = 0; t < rows; ++t) {
+        for (int64_t i = 0; i < features; ++i) {
+          gate_up.at(t, i) = gate.at(t, i);
+          gate_up.at(t, features + i) = up.at(t, i);
+        }
+      }
+      for (const auto& kernel : gated_activation_kernels().all()) {
+        TestMatrix out = gate;
+        const GatedActivationArgs args{.gate_up = out.view(),
+                                       .activation = Activation::kGeluTanh,
+                                       .out = out.view(),
+                                       .up = up.view()};
+        if (!kernel.supports(device.device().traits(), args)) continue;
+        SCOPED_TRACE((std::string(kernel.name) + " " + Shape{rows, features}.to_string()));
+        kernel.run(context, {gate_up.view(), Activation::kGeluTanh, expected.view()});
+        kernel.run(context, args);
+        EXPECT_TRUE(same_bits(out, expected));
+        EXPECT_TRUE(out.gaps_untouched());
+      }
+    }
+  }
+}
+
 TEST(Activation, EveryKernelIsTheGateOfOnes) {
   TestDevice device = TestDevice::cpu(2);
   OpContext context = device.context();

@@ -11,7 +11,7 @@
 namespace headrace {
 
 struct EmbeddingArgs {
-  std::span<const TokenId> tokens;  // [T], each in [0, V), in device memory
+  std::span<const TokenId> tokens;  // [T], each in [0, V) (but see the last), in device memory
   ConstTensorView table;            // [V, D]; CPU: any type of GGUF's own rows; CUDA: of out's type
   TensorView out;                   // [T, D] of the model's activation type
   float scale = 1.0f;               // Gemma's sqrt(D), Granite's multiplier
@@ -20,6 +20,7 @@ struct EmbeddingArgs {
   const LinearWeight* packed = nullptr;     // [V, D]
   std::span<const int32_t> positions = {};  // [T], each in [0, P), in device memory
   ConstTensorView position_table = {};      // [P, D] f32, dense; no data: none is added
+  bool first_for_others = false;            // tokens from V on are taken as token 0 (Gemma 3n, 4)
 };
 
 // On the CPU rows are shared out over the device's pool.

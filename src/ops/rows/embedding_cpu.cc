@@ -22,17 +22,24 @@ void for_each_row(OpContext& context, const EmbeddingArgs& args, const ReadRow& 
   });
 }
 
+// In a table of `rows`.
+TokenId known_token(const EmbeddingArgs& args, TokenId token, int64_t rows) {
+  return args.first_for_others && token >= rows ? 0 : token;
+}
+
 }  // namespace
 
 void embedding_reference(OpContext& context, const EmbeddingArgs& args) {
-  for_each_row(context, args, [&](TokenId token, float* out) {
+  for_each_row(context, args, [&](TokenId asked, float* out) {
+    const TokenId token = known_token(args, asked, args.table.rows());
     CHECK(token >= 0 && token < args.table.rows());
     dequantise_row(args.table, token, out);
   });
 }
 
 void embedding_packed(OpContext& context, const EmbeddingArgs& args) {
-  for_each_row(context, args, [&](TokenId token, float* out) {
+  for_each_row(context, args, [&](TokenId asked, float* out) {
+    const TokenId token = known_token(args, asked, args.packed->n());
     CHECK(token >= 0 && token < args.packed->n());
     args.packed->read_row(token, out);
   });

@@ -25,13 +25,24 @@ struct PositionRows {
   }
 };
 
+// Of which rows are looked up; from `known` on, which may be more than a token can be, the first.
+struct Tokens {
+  const TokenId* tokens;  // [T]
+  uint32_t known;
+
+  __device__ TokenId of(unsigned row) const {
+    const TokenId token = tokens[row];
+    return static_cast<uint32_t>(token) < known ? token : 0;
+  }
+};
+
 template <class T, int kWidth>
 __global__ void __launch_bounds__(kThreads)
-    look_up(const TokenId* tokens, gpu::RowsOf<const T> table, gpu::RowsOf<T> out, float scale,
+    look_up(Tokens tokens, gpu::RowsOf<const T> table, gpu::RowsOf<T> out, float scale,
             int64_t columns, PositionRows positions) {
   gpu::let_next_kernel_start();
   gpu::wait_for_earlier_kernels();
-  const T* from = table.row(tokens[blockIdx.x]);
+  const T* from = table.row(tokens.of(blockIdx.x));
   const float* const position = positions.of(blockIdx.x);
   T* to = out.row(blockIdx.x);
   for (int64_t at = static_cast<int64_t>(threadIdx.x) * kWidth; at < columns;
@@ -50,12 +61,12 @@ __global__ void __launch_bounds__(kThreads)
 // A row of packed groups: a thread takes two quads of 32 columns at a time.
 template <class T, int kType>
 __global__ void __launch_bounds__(kThreads)
-    look_up_packed(const TokenId* tokens, gpu::PackedSegment table, gpu::RowsOf<T> out, float scale,
+    look_up_packed(Tokens tokens, gpu::PackedSegment table, gpu::RowsOf<T> out, float scale,
                    PositionRows positions) {
   constexpr PackedFormat kFormat = gpu::kFormat<kType>;
   gpu::let_next_kernel_start();
   gpu::wait_for_earlier_kernels();
-  const TokenId token = tokens[blockIdx.x];
+  const TokenId token = tokens.of(blockIdx.x);
   const gpu::PackedGroup group = table.group(token / kLinearGroupRows);
   const int row = token % static_cast<int>(kLinearGroupRows);
   T* to = out.row(blockIdx.x);
@@ -88,13 +99,18 @@ PositionRows position_rows(const EmbeddingArgs& args) {
           static_cast<int32_t>(table.rows() - 1), table.columns()};
 }
 
+Tokens tokens_of(const EmbeddingArgs& args, int64_t rows) {
+  return {args.tokens.data(), args.first_for_others ? static_cast<uint32_t>(rows) : UINT32_MAX};
+}
+
 void run_packed(OpContext& context, const EmbeddingArgs& args) {
   const LinearWeight::Segment& table = args.packed->segments().front();
   gpu::with_half_type(args.out.dtype, [&]<class T>(gpu::ElementType<T>) {
     gpu::with_block_type(table.dtype, [&]<int kType>() {
       gpu::launch(context, look_up_packed<T, kType>, static_cast<unsigned>(args.tokens.size()),
-                  kThreads, args.tokens.data(), gpu::packed_segment(table, args.packed->k()),
-                  gpu::rows_of<T>(args.out), args.scale, position_rows(args));
+                  kThreads, tokens_of(args, args.packed->n()),
+                  gpu::packed_segment(table, args.packed->k()), gpu::rows_of<T>(args.out),
+                  args.scale, position_rows(args));
     });
   });
 }
@@ -110,8 +126,8 @@ void run(OpContext& context, const EmbeddingArgs& args) {
   gpu::with_float_type(args.table.dtype, [&]<class T>(gpu::ElementType<T>) {
     constexpr int kWidth = kWide ? gpu::kAccessBytes / static_cast<int>(sizeof(T)) : 1;
     gpu::launch(context, look_up<T, kWidth>, static_cast<unsigned>(args.tokens.size()), kThreads,
-                args.tokens.data(), gpu::rows_of<T>(args.table), gpu::rows_of<T>(args.out),
-                args.scale, args.out.columns(), position_rows(args));
+                tokens_of(args, args.table.rows()), gpu::rows_of<T>(args.table),
+                gpu::rows_of<T>(args.out), args.scale, args.out.columns(), position_rows(args));
   });
 }
 

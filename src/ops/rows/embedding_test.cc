@@ -45,6 +45,22 @@ TEST(Embedding, GivesTheRowsOfEveryFormat) {
   EXPECT_GE(kernels_run, 3 * static_cast<int>(std::size(kWeightTypes)));
 }
 
+TEST(Embedding, TokensBeyondTheTableMayBeTheFirst) {
+  TestDevice device = TestDevice::cpu(2);
+  OpContext context = device.context();
+  Rng rng(1);
+  const RandomMatrix table(rng, DType::kF32, 5, 16);
+  TestMatrix out(4, 16), expected(4, 16);
+  const std::vector<TokenId> tokens = {4, 5, 2, 700}, known = {4, 0, 2, 0};
+  EmbeddingArgs args{.tokens = known, .table = table.view(), .out = expected.view()};
+  embedding(context, args);
+  args.tokens = tokens;
+  args.out = out.view();
+  args.first_for_others = true;
+  embedding(context, args);
+  EXPECT_TRUE(same_bits(out, expected));
+}
+
 // As a model with tied embeddings has them: in the head alone.
 TEST(Embedding, RowsOfAPackedHeadAreThoseOfTheTable) {
   TestDevice device = TestDevice::cpu(2);

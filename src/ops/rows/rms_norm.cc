@@ -6,6 +6,7 @@ namespace {
 void check_args(const RmsNormArgs& args) {
   CHECK(args.x.shape.rank() == 2);
   CHECK(args.weight != nullptr);
+  CHECK(args.groups >= 1 && args.x.columns() % args.groups == 0);
   CHECK(args.out.shape == args.x.shape && args.out.dtype == args.x.dtype);
   if (args.residual.data != nullptr) {
     CHECK(args.residual.shape == args.x.shape && args.residual.dtype == args.x.dtype);

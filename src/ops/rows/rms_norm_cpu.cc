@@ -7,34 +7,39 @@
 namespace headrace {
 namespace {
 
+void normalise_group(const RmsNormArgs& args, int64_t t, int64_t group) {
+  const int64_t columns = args.x.columns() / args.groups, from = group * columns;
+  float* x = f32_row(args.x, t) + from;      // [D / groups], as all here
+  float* out = f32_row(args.out, t) + from;  //
+  if (args.residual.data != nullptr) {
+    const float* residual = f32_row(args.residual, t) + from;
+    for (int64_t i = 0; i < columns; ++i) x[i] = std::fma(residual[i], args.residual_scale, x[i]);
+  }
+  double sum = 0.0;
+  for (int64_t i = 0; i < columns; ++i) sum += static_cast<double>(x[i]) * x[i];
+  const double rms = std::sqrt(sum / static_cast<double>(columns) + args.eps);
+  for (int64_t i = 0; i < columns; ++i) out[i] = static_cast<float>(x[i] / rms * args.weight[i]);
+}
+
 void reference(OpContext&, const RmsNormArgs& args) {
-  const int64_t columns = args.x.columns();
   for (int64_t t = 0; t < args.x.rows(); ++t) {
-    float* x = f32_row(args.x, t);      // [D]
-    float* out = f32_row(args.out, t);  // [D]
-    if (args.residual.data != nullptr) {
-      const float* residual = f32_row(args.residual, t);  // [D]
-      for (int64_t i = 0; i < columns; ++i) x[i] = std::fma(residual[i], args.residual_scale, x[i]);
-    }
-    double sum = 0.0;
-    for (int64_t i = 0; i < columns; ++i) sum += static_cast<double>(x[i]) * x[i];
-    const double rms = std::sqrt(sum / static_cast<double>(columns) + args.eps);
-    for (int64_t i = 0; i < columns; ++i) out[i] = static_cast<float>(x[i] / rms * args.weight[i]);
+    for (int64_t g = 0; g < args.groups; ++g) normalise_group(args, t, g);
   }
 }
 
-// Rows [first, last) of the arguments as the kernels for one instruction set take them.
-RmsNormRows rows_of(const RmsNormArgs& args, int64_t first, int64_t last) {
+// A group of rows [first, last) of the arguments as the kernels for one instruction set take them.
+RmsNormRows rows_of(const RmsNormArgs& args, int64_t first, int64_t last, int64_t group) {
   const bool adds = args.residual.data != nullptr;
-  return {.x = f32_row(args.x, first),
-          .residual = adds ? f32_row(args.residual, first) : nullptr,
+  const int64_t columns = args.x.columns() / args.groups, from = group * columns;
+  return {.x = f32_row(args.x, first) + from,
+          .residual = adds ? f32_row(args.residual, first) + from : nullptr,
           .weight = args.weight,
-          .out = f32_row(args.out, first),
+          .out = f32_row(args.out, first) + from,
           .x_stride = args.x.row_stride / 4,
           .residual_stride = args.residual.row_stride / 4,
           .out_stride = args.out.row_stride / 4,
           .rows = last - first,
-          .columns = args.x.columns(),
+          .columns = columns,
           .eps = args.eps,
           .residual_scale = args.residual_scale};
 }
@@ -42,8 +47,9 @@ RmsNormRows rows_of(const RmsNormArgs& args, int64_t first, int64_t last) {
 // 16 rows of 576 columns take about 2 us: fewer are not worth a fork-join.
 template <void (*kRows)(const RmsNormRows&)>
 void run_rows(OpContext& context, const RmsNormArgs& args) {
-  context.device.pool().parallel_rows(
-      args.x.rows(), 16, [&](int64_t first, int64_t last) { kRows(rows_of(args, first, last)); });
+  context.device.pool().parallel_rows(args.x.rows(), 16, [&](int64_t first, int64_t last) {
+    for (int64_t g = 0; g < args.groups; ++g) kRows(rows_of(args, first, last, g));
+  });
 }
 
 bool any_cpu(const DeviceTraits& traits, const RmsNormArgs& args) {

@@ -1,7 +1,8 @@
-// RMSNorm with residual on CUDA: one block a row.
-//   x, residual, out [T, D] f32, f16 or bf16;  weight [D] f32;  sums in f32
-// A row is read once, kept in registers, and written once: D up to kThreads * kHeld * kWidth (4,096
-// for f32, 8,192 for 16-bit types); the rest of a longer row is read a second time, from L1 or L2.
+// RMSNorm with residual on CUDA: one block a group of a row.
+//   x, residual, out [T, D] f32, f16 or bf16;  weight [D / groups] f32;  sums in f32
+// A group is read once, kept in registers, and written once: columns up to kThreads * kHeld *
+// kWidth (4,096 for f32, 8,192 for 16-bit types); the rest of a longer one is read a second time,
+// from L1 or L2.
 #include <array>
 #include <cstdint>
 
@@ -22,7 +23,7 @@ struct Rows {
   const float* weight;
   T* out;
   int64_t x_stride, residual_stride, out_stride;  // elements
-  int32_t columns;
+  int32_t columns;                                // of a group
   float eps;
   float residual_scale;
 };
@@ -69,10 +70,11 @@ __global__ void __launch_bounds__(kThreads) rms_norm_row(Rows<T> rows) {
   constexpr int kStep = kThreads * kWidth;
   const int64_t row = blockIdx.x;
   const int32_t first = static_cast<int32_t>(threadIdx.x) * kWidth;
-  T* x = rows.x + row * rows.x_stride;
+  const int64_t from = static_cast<int64_t>(blockIdx.y) * rows.columns;
+  T* x = rows.x + row * rows.x_stride + from;
   const T* residual =
-      rows.residual == nullptr ? nullptr : rows.residual + row * rows.residual_stride;
-  T* out = rows.out + row * rows.out_stride;
+      rows.residual == nullptr ? nullptr : rows.residual + row * rows.residual_stride + from;
+  T* out = rows.out + row * rows.out_stride + from;
 
   gpu::let_next_kernel_start();
   Weights weights[kHeld];  // the model's: no kernel writes them
@@ -134,11 +136,11 @@ void launch(OpContext& context, const RmsNormArgs& args) {
                      .x_stride = args.x.row_stride / kBytes,
                      .residual_stride = args.residual.row_stride / kBytes,
                      .out_stride = args.out.row_stride / kBytes,
-                     .columns = static_cast<int32_t>(args.x.columns()),
+                     .columns = static_cast<int32_t>(args.x.columns() / args.groups),
                      .eps = args.eps,
                      .residual_scale = args.residual_scale};
-  gpu::launch(context, rms_norm_row<T, kWidth>, static_cast<unsigned>(args.x.rows()), kThreads,
-              rows);
+  const dim3 blocks(static_cast<unsigned>(args.x.rows()), static_cast<unsigned>(args.groups));
+  gpu::launch(context, rms_norm_row<T, kWidth>, blocks, kThreads, rows);
 }
 
 template <bool kWide>
@@ -163,7 +165,7 @@ bool any_row(const DeviceTraits& traits, const RmsNormArgs& args) {
 
 bool wide_rows(const DeviceTraits& traits, const RmsNormArgs& args) {
   return any_row(traits, args) &&
-         args.x.columns() * dtype_info(args.x.dtype).block_bytes % gpu::kAccessBytes == 0 &&
+         gpu::whole_accesses(args.x.dtype, args.x.columns() / args.groups) &&
          gpu::rows_aligned(args.x) && gpu::rows_aligned(args.residual) &&
          gpu::rows_aligned(args.out) && gpu::multiple_of_access(args.weight);
 }

@@ -86,6 +86,38 @@ TEST(RmsNorm, ARowDoesNotDependOnItsBatch) {
   EXPECT_TRUE(same_bits(out, alone));
 }
 
+// Heads of a row, each of which is as a row of its own would be.
+TEST(RmsNorm, GroupsOfColumnsAreNormalisedByThemselves) {
+  TestDevice device = TestDevice::cpu(2);
+  OpContext context = device.context();
+  constexpr int64_t kRows = 20, kGroups = 5, kColumns = 24;
+  const Case data(kRows, kGroups * kColumns, 8);
+  for (const auto& kernel : rms_norm_kernels().all()) {
+    TestMatrix x = data.x, out(kRows, x.columns()), alone(kRows, x.columns());
+    RmsNormArgs args{.x = x.view(),
+                     .residual = {},
+                     .weight = data.weight.data(),
+                     .eps = 1e-5f,
+                     .out = out.view(),
+                     .groups = kGroups};
+    if (!kernel.supports(device.device().traits(), args)) continue;
+    SCOPED_TRACE(kernel.name);
+    kernel.run(context, args);
+    args.groups = 1;
+    const auto columns_of = [&](TestMatrix& all, int64_t group) {
+      return TensorView(all.view().data + group * kColumns * int64_t{sizeof(float)}, DType::kF32,
+                        Shape{kRows, kColumns}, all.view().row_stride);
+    };
+    for (int64_t g = 0; g < kGroups; ++g) {
+      args.x = columns_of(x, g);
+      args.out = columns_of(alone, g);
+      kernel.run(context, args);
+    }
+    EXPECT_TRUE(same_bits(out, alone));
+    EXPECT_TRUE(out.gaps_untouched());
+  }
+}
+
 TEST(RmsNorm, WorksInPlace) {
   TestDevice device = TestDevice::cpu(1);
   Case data(3, 100, 8);
@@ -158,6 +190,43 @@ TEST(RmsNorm, EveryCudaKernelAgreesWithTheReference) {
         for (const int64_t gap : {0, 3, 8}) {
           for (const bool adds : {false, true})
             run_cuda_case(cuda, {dtype, rows, columns, gap, adds});
+        }
+      }
+    }
+  }
+}
+
+TEST(RmsNorm, EveryCudaKernelNormalisesGroups) {
+  HR_CUDA_DEVICE_OR_SKIP(cuda);
+  TestDevice cpu = TestDevice::cpu(1);
+  for (const DType dtype : {DType::kF32, DType::kF16, DType::kBF16}) {
+    for (const int64_t group : {1, 12, 64, 256, 512}) {
+      for (const int32_t groups : {1, 3, 16}) {
+        for (const int64_t gap : {0, 3, 8}) {
+          constexpr int64_t kRows = 5;
+          const int64_t columns = group * groups;
+          Rng rng(static_cast<uint64_t>(columns));
+          const std::vector<float> start = rounded_floats(rng, dtype, kRows * columns);
+          const std::vector<float> weight = random_floats(rng, group);
+          const CudaArray<float> weight_on(cuda, weight);
+          std::vector<float> expected = start;
+          RmsNormArgs args{.x = host_view(expected, kRows, columns),
+                           .residual = {},
+                           .weight = weight.data(),
+                           .eps = 1e-5f,
+                           .out = host_view(expected, kRows, columns),
+                           .groups = groups};
+          OpContext reference = cpu.context(), context = cuda.context();
+          rms_norm_kernels().all().back().run(reference, args);
+          args.weight = weight_on.data();
+          for (const auto& kernel : rms_norm_kernels().all()) {
+            CudaMatrix x(cuda, dtype, kRows, columns, gap, &start);
+            args.x = args.out = x.view();
+            if (!kernel.supports(cuda.device().traits(), args)) continue;
+            SCOPED_TRACE(std::string(kernel.name) + " " + std::string(dtype_name(dtype)));
+            kernel.run(context, args);
+            expect_near(x.read(), expected, unit_of(dtype), 1e-5);
+          }
         }
       }
     }

@@ -5,7 +5,7 @@
 //              al., 2024), of equal ones the first; where experts are in groups, among those of the
 //              `groups_used` groups whose two best add up to most
 //   weights    the scores of those chosen, divided by their sum where they are `normalised`, times
-//              `scale`
+//              `scale`, and by the expert's own scale, where there are such
 // A shared expert is one more, behind the others, that every row takes.
 // A row's choice and weights depend on its own logits alone. One with a NaN chooses some experts,
 // and its weights are NaN. Rows of padding choose as others do.
@@ -75,6 +75,7 @@ struct RouteExpertsArgs {
   // Where others multiply for the rest: the places of these alone are told, and the shared one's;
   // those of the rest are -1. The lists are of all.
   std::optional<ExpertRange> own = {};
+  const float* scales = nullptr;  // [E], of each expert's weights, or null
 };
 
 // Takes route_experts_workspace_bytes(T, rule) of the context's workspace for the time of the call.

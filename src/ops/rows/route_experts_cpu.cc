@@ -179,6 +179,7 @@ void group_by_expert(const RouteExpertsArgs& args, const int32_t* experts, const
     const auto at = static_cast<size_t>(starts[static_cast<size_t>(experts[i])]++);
     args.out.rows[at] = static_cast<int32_t>(i / rule.used);
     args.out.weights[at] = weights[i];
+    if (args.scales != nullptr) args.out.weights[at] *= args.scales[experts[i]];
   }
   std::shift_right(starts.begin(), starts.end(), 1);
   starts.front() = 0;

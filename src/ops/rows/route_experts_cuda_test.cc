@@ -31,16 +31,27 @@ std::optional<ExpertRange> own_of(const RouterRule& rule, int64_t rows) {
   return ExpertRange{rule.experts / 4, rule.experts / 4 + rule.experts / 2};
 }
 
+// Likewise the experts have scales.
+std::vector<float> scales_of(const RouterRule& rule, int64_t rows) {
+  std::vector<float> scales;
+  for (int32_t e = 0; rows % 2 == 1 && e < rule.experts; ++e) {
+    scales.push_back(0.5f + static_cast<float>(e) / static_cast<float>(rule.experts));
+  }
+  return scales;
+}
+
 RoutedLists routed_on_cpu(std::vector<float>& logits, const RouterRule& rule, const float* bias) {
   TestDevice cpu = TestDevice::cpu(2);
   OpContext context = cpu.context();
   const int64_t rows = std::ssize(logits) / rule.logits();
   RoutedLists lists(rows, rule);
+  const std::vector<float> scales = scales_of(rule, rows);
   route_experts(context, {.rule = rule,
                           .logits = host_view(logits, rows, rule.logits()),
                           .bias = bias,
                           .out = {lists.starts, lists.rows, lists.weights, lists.places},
-                          .own = own_of(rule, rows)});
+                          .own = own_of(rule, rows),
+                          .scales = scales.empty() ? nullptr : scales.data()});
   return lists;
 }
 
@@ -51,6 +62,8 @@ void for_each_routing(TestDevice& cuda, const std::vector<float>& logits, const 
   const int64_t rows = std::ssize(logits) / rule.logits();
   const CudaMatrix on_device(cuda, DType::kF32, rows, rule.logits(), 3, &logits);
   const CudaArray<float> bias_on(cuda, bias.empty() ? std::vector<float>{0.0f} : bias);
+  const std::vector<float> scales = scales_of(rule, rows);
+  const CudaArray<float> scales_on(cuda, scales.empty() ? std::vector<float>{0.0f} : scales);
   for (const auto& kernel : route_experts_kernels().all()) {
     const RoutedLists empty(rows, rule);
     const CudaArray<int32_t> starts(cuda, empty.starts), listed(cuda, empty.rows),
@@ -61,7 +74,8 @@ void for_each_routing(TestDevice& cuda, const std::vector<float>& logits, const 
         .logits = on_device.view(),
         .bias = bias.empty() ? nullptr : bias_on.data(),
         .out = {starts.span(), listed.span(), weights.span(), places.span()},
-        .own = own_of(rule, rows)};
+        .own = own_of(rule, rows),
+        .scales = scales.empty() ? nullptr : scales_on.data()};
     if (!kernel.supports(cuda.device().traits(), args)) continue;
     SCOPED_TRACE(std::string(kernel.name) + " of " + std::to_string(rows) + " rows");
     OpContext context = cuda.context();

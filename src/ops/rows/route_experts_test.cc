@@ -187,6 +187,29 @@ TEST(RouteExperts, ABiasIsOfTheChoiceAlone) {
   EXPECT_NEAR(choices[0].at(3), sigmoid(-4), 1e-6);
 }
 
+TEST(RouteExperts, ExpertsMayHaveScalesOfTheirOwn) {
+  const std::vector<float> scales = {2, 3, 0.5f, 7};
+  const RouterRule rule{.experts = 4, .used = 2, .normalised = true};
+  Rng rng(5);
+  TestMatrix logits(rng, 9, 4);
+  const Choices plain = route(logits, rule);
+  TestDevice device = TestDevice::cpu(1);
+  OpContext context = device.context();
+  Routed routed(9, rule);
+  route_experts(context, {.rule = rule,
+                          .logits = logits.view(),
+                          .bias = nullptr,
+                          .out = routed.out(),
+                          .scales = scales.data()});
+  const Choices scaled = routed.choices(9);
+  for (size_t t = 0; t < plain.size(); ++t) {
+    ASSERT_EQ(plain[t].size(), scaled[t].size());
+    for (const auto& [expert, weight] : plain[t]) {
+      EXPECT_EQ(scaled[t].at(expert), weight * scales[static_cast<size_t>(expert)]);
+    }
+  }
+}
+
 // Expert 5 is the best, but its group of three has no second.
 TEST(RouteExperts, ExpertsOfTheBestGroups) {
   const RouterRule rule{

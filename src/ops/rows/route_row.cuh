@@ -25,7 +25,8 @@ struct RouteArguments {
   // The lists.
   int32_t *starts, *listed, *places;
   float* weights;
-  ExpertRange own;  // whose places are told
+  ExpertRange own;      // whose places are told
+  const float* scales;  // [experts] of their weights, or null
 };
 
 // --- a row's choice, by a warp ---
@@ -263,7 +264,8 @@ __device__ __forceinline__ void list_choice(const RouteArguments& args, int32_t 
                                             int32_t at) {
   const int32_t used = args.rule.used, row = i / used;
   args.listed[at] = row;
-  args.weights[at] = args.chosen_weights[i];
+  const float scale = args.scales == nullptr ? 1.0f : args.scales[expert];
+  args.weights[at] = args.chosen_weights[i] * scale;
   if (args.places == nullptr) return;
   int32_t before = 0;
   for (int32_t j = row * used; j < (row + 1) * used; ++j) before += args.chosen[j] < expert ? 1 : 0;
@@ -313,7 +315,8 @@ inline RouteArguments route_arguments(OpContext& context, const RouteExpertsArgs
           .listed = args.out.rows.data(),
           .places = args.out.places.empty() ? nullptr : args.out.places.data(),
           .weights = args.out.weights.data(),
-          .own = args.own.value_or(ExpertRange{0, args.rule.experts})};
+          .own = args.own.value_or(ExpertRange{0, args.rule.experts}),
+          .scales = args.scales};
 }
 
 // Of shared memory, for so many rows at a time.

@@ -7,7 +7,6 @@
 #include <string>
 #include <vector>
 
-#include "ops/cuda_fixture.h"
 #include "ops/packing/random_matrix.h"
 #include "ops/rows/activation.h"
 #include "ops/rows/embedding.h"
@@ -16,32 +15,13 @@
 #include "ops/rows/residual_add.h"
 #include "ops/rows/rope_angles.h"
 #include "ops/rows/row_gather.h"
+#include "ops/rows/row_ops_cuda_fixture.h"
 #include "ops/rows/scale_queries.h"
 #include "ops/rows/soft_cap.h"
 #include "tensor/quantised_row.h"
 
 namespace headrace {
 namespace {
-
-constexpr DType kTypes[] = {DType::kF32, DType::kF16, DType::kBF16};
-constexpr int64_t kColumns[] = {1, 7, 64, 100, 576, 1000, 2049};
-
-std::string label(std::string_view kernel, DType dtype, int64_t rows, int64_t columns) {
-  return std::string(kernel) + " " + std::string(dtype_name(dtype)) + " " +
-         Shape{rows, columns}.to_string();
-}
-
-// Calls body(dtype, rows, columns, gap) for every case.
-template <class Body>
-void for_each_case(const Body& body) {
-  for (const DType dtype : kTypes) {
-    for (const int64_t columns : kColumns) {
-      for (const int64_t rows : {1, 3, 70}) {
-        for (const int64_t gap : {0, 3, 8}) body(dtype, rows, columns, gap);
-      }
-    }
-  }
-}
 
 TEST(RowOpsCuda, GatedActivation) {
   HR_CUDA_DEVICE_OR_SKIP(cuda);
@@ -145,7 +125,7 @@ TEST(RowOpsCuda, ResidualAdd) {
   });
 }
 
-// By which frames multiply rows (models/parts/normed_rows_frame.h).
+// By which the last rows are multiplied (models/decoder.cc).
 TEST(RowOpsCuda, ResidualAddOfTheRowsThemselves) {
   HR_CUDA_DEVICE_OR_SKIP(cuda);
   for_each_case([&](DType dtype, int64_t rows, int64_t columns, int64_t gap) {
@@ -353,6 +333,24 @@ TEST(RowOpsCuda, EmbeddingAndGather) {
       SCOPED_TRACE(label(kernel.name, dtype, rows, columns));
       kernel.run(context, args);
       expect_near(out.read(), decode(dtype, encode(dtype, scaled)), 0.0, 0.0);
+    }
+    // Of a table that begins like this one, tokens beyond which have its first row.
+    constexpr int64_t kKnown = 100;
+    std::vector<float> of_known;
+    for (const int32_t token : tokens) {
+      const int64_t row = token < kKnown ? token : 0;
+      for (int64_t i = 0; i < columns; ++i) {
+        of_known.push_back(table[static_cast<size_t>(row * columns + i)] * 1.5f);
+      }
+    }
+    for (const auto& kernel : embedding_kernels().all()) {
+      CudaMatrix out(cuda, dtype, rows, columns, gap, nullptr);
+      EmbeddingArgs args{tokens_on.span(), table_on.view().row_range(0, kKnown), out.view(), 1.5f};
+      args.first_for_others = true;
+      if (!kernel.supports(cuda.device().traits(), args)) continue;
+      SCOPED_TRACE(label(kernel.name, dtype, rows, columns));
+      kernel.run(context, args);
+      expect_near(out.read(), decode(dtype, encode(dtype, of_known)), 0.0, 0.0);
     }
     for (const auto& kernel : row_gather_kernels().all()) {
       CudaMatrix out(cuda, dtype, rows, columns, gap, nullptr);
