@@ -1,7 +1,6 @@
 #include "models/decoder.h"
 
 #include <algorithm>
-#include <cstring>
 #include <iterator>
 #include <limits>
 #include <numeric>
@@ -211,7 +210,7 @@ class DecoderPass {
       stream_.settle();
       stream_.keep_rows(rows);
     }
-    if (carried) keep_carried(rows);
+    if (carried) carried->keep(context_, rows, memory_.carried);
     if (layer.frame != nullptr) layer.frame->between(frame_run(layer));
     feed_forward(layer);
     if (layer.frame != nullptr) layer.frame->after(frame_run(layer));
@@ -280,15 +279,6 @@ class DecoderPass {
   TensorView carried_rows() const {
     if (memory_.carried.columns() == 0) return {};
     return memory_.carried.row_range(0, stream_.hidden().rows());
-  }
-
-  // Ascending: each moves to the front, past those that were read.
-  void keep_carried(std::span<const int32_t> rows) {
-    const TensorView& all = memory_.carried;
-    for (size_t i = 0; i < rows.size(); ++i) {
-      std::memmove(all.row(static_cast<int64_t>(i)), all.row(rows[i]),
-                   static_cast<size_t>(all.row_stride));
-    }
   }
 
   PartScratch scratch_of(std::span<const TensorView> areas) const {
@@ -573,6 +563,7 @@ class Decoder final : public Model {
 int64_t Decoder::weight_bytes() const {
   int64_t bytes = weights_.embedding_matrix.packed_bytes() +
                   int64_t{spec_.positions.count} * model_spec_.hidden_size * int64_t{sizeof(float)};
+  if (weights_.carried) bytes += weights_.carried->table_bytes();
   for_each_matrix(weights_, [&](const LinearWeight& weight) { bytes += weight.packed_bytes(); });
   return bytes;
 }

@@ -19,19 +19,10 @@ bool sampling_fits(const DeviceTraits& device, int64_t vocabulary) {
 
 Status check_device_limits(const DecoderSpec& spec, const DeviceTraits& device, DType activations) {
   if (device.kind != DeviceKind::kCuda) return ok_status();
-  if (!spec.carried.is_empty()) {
-    return unsupported(
-        spec.carried.streams > 0
-            ? "streams of rows beside each other (AltUp) have no kernels on a GPU yet: use "
-              "--device cpu"
-            : "inputs of each layer of the token itself have no kernels on a GPU yet: use "
-              "--device cpu");
-  }
   for (int32_t i = 0; i < spec.model.layer_count; ++i) {
     const DecoderLayer layer = make_layer(spec, i);
     HR_RETURN_IF_ERROR(layer.mixer->check_device(device, activations));
     HR_RETURN_IF_ERROR(layer.feed_forward->check_device(device, activations));
-    if (layer.frame != nullptr) HR_RETURN_IF_ERROR(layer.frame->check_gpu());
   }
   const auto vocabulary_fits = [&](int64_t size) { return sampling_fits(device, size); };
   if (vocabulary_fits(spec.model.vocab_size)) return ok_status();

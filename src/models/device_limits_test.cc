@@ -83,33 +83,6 @@ TEST(DeviceLimits, PartsOfCpusAloneAreRefusedByName) {
   const auto starts = [](const std::string& text, const char* with) {
     EXPECT_TRUE(text.starts_with(with)) << text;
   };
-  starts(refused([](DecoderSpec& spec) { spec.carried.streams = 4; }), "streams of rows");
-  starts(refused([](DecoderSpec& spec) { spec.carried.input_width = 8; }),
-         "inputs of each layer of the token itself");
-  starts(refused([](DecoderSpec& spec) {
-           spec.layers[0].frame = TokenInputSpec{.scales = true};
-           spec.layers[0].mixer = NoMixerSpec{};
-         }),
-         "layers that scale their rows");
-  starts(refused([](DecoderSpec& spec) { spec.layers[0].attention().value_norm = true; }),
-         "norms of values");
-  starts(refused([](DecoderSpec& spec) {
-           spec.layers[0].mixer = NoMixerSpec{};
-           spec.layers[1].attention().keys_of = 0;
-         }),
-         "layers that attend other layers' keys");
-  starts(refused([](DecoderSpec& spec) {
-           spec.layers[0].mixer = NoMixerSpec{};
-           spec.layers[0].feed_forward =
-               NormedSumSpec{.network = {.width = 8},
-                             .mixture = {.router = {.experts = 2, .used = 1}, .width = 8}};
-         }),
-         "a network beside a mixture");
-  starts(refused([](DecoderSpec& spec) {
-           spec.layers[0].mixer = NoMixerSpec{};
-           spec.layers[0].dense().gate_cutoff = 1.0f;
-         }),
-         "sparse gates");
   starts(refused([](DecoderSpec& spec) {
            spec.layers[0].mixer = LatentAttentionSpec{.heads = 2,
                                                       .rank = 8,

@@ -69,7 +69,8 @@ class LayerTensors {
   // In the host's memory: small ones that a part lays out in a way of its own.
   virtual Result<std::vector<float>> values(const std::string& name, const Shape& shape) = 0;
 
-  // CPU: a table of which rows are looked up, as the file has it; valid as long as the source.
+  // CPU: a table of which rows are looked up, as the file has it; valid as long as the source. (On
+  // a GPU it is a matrix().)
   virtual Result<ConstTensorView> table(const std::string& /*name*/, const Shape& /*shape*/) {
     return unsupported("this model's parts look no rows up");
   }

@@ -281,7 +281,8 @@ TEST(TinyCuda, AnswersInFewLaunchesAreAsNear) {
 // reads scratch memory that this step did not write, nor keys and values that none has.
 TEST(TinyCuda, PoisonedMemoryChangesNoToken) {
   if (!cuda_device_present()) GTEST_SKIP() << "not run: there is no GPU";
-  for (const char* name : {"/llama", "/gemma3", "/phi3", "/qwen2-moe"}) {
+  for (const char* name :
+       {"/llama", "/gemma3", "/gemma3n", "/gemma4", "/gemma4-moe", "/phi3", "/qwen2-moe"}) {
     const std::string path = std::string(kFolder) + name;
     SCOPED_TRACE(path);
     auto all = requests(kLength);
@@ -638,7 +639,8 @@ TEST(TinyCuda, ANanStaysInItsRequest) {
 // With --batch-invariant a row's bits are its sequence's own: together, alone, cut otherwise, and
 // where tokens are proposed and verified.
 void expect_bit_equal(const std::vector<std::string>& preferred) {
-  for (const char* name : {"/llama", "/gemma3", "/phi3", "/qwen2-moe", "/mixtral"}) {
+  for (const char* name : {"/llama", "/gemma3", "/gemma3n", "/gemma4", "/gemma4-moe", "/phi3",
+                           "/qwen2-moe", "/mixtral"}) {
     SCOPED_TRACE(name);
     StackOptions options =
         options_of(std::string(kFolder) + name, DeviceChoice::kGpu, std::nullopt);

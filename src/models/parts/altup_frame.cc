@@ -1,20 +1,20 @@
 #include "models/parts/altup_frame.h"
 
 #include <algorithm>
-#include <array>
 #include <cmath>
-#include <span>
 #include <vector>
 
 #include "models/parts/token_input_frame.h"
 #include "models/row_views.h"
 #include "ops/linear/linear.h"
+#include "ops/rows/altup.h"
+#include "ops/rows/residual_add.h"
+#include "ops/rows/row_gather.h"
+#include "ops/rows/scale_rows.h"
 #include "tensor/arena_places.h"
 
 namespace headrace {
 namespace {
-
-constexpr size_t kStreamsMax = 16;  // as configurations have at most
 
 class AltUpFrame final : public LayerFrame {
  public:
@@ -24,10 +24,10 @@ class AltUpFrame final : public LayerFrame {
   Status load(LayerTensors& tensors) override {
     const int64_t streams = spec_.carried.streams;
     HR_ASSIGN_OR_RETURN(correct_,
-                        tensors.values("altup_correct_coef.weight", Shape{streams, streams}));
-    HR_ASSIGN_OR_RETURN(scale_, tensors.values("altup_correct_scale.weight", Shape{hidden_}));
+                        matrix(tensors, "altup_correct_coef.weight", Shape{streams, streams}));
+    HR_ASSIGN_OR_RETURN(scale_, tensors.vector("altup_correct_scale.weight", hidden_));
     HR_ASSIGN_OR_RETURN(
-        predict_, tensors.values("altup_predict_coef.weight", Shape{streams * streams, streams}));
+        predict_, matrix(tensors, "altup_predict_coef.weight", Shape{streams * streams, streams}));
     MatrixStack router{.columns = hidden_, .exact = true};
     router.rows = {{"altup_router", streams}};
     HR_ASSIGN_OR_RETURN(router_, tensors.matrix(router));
@@ -65,137 +65,89 @@ class AltUpFrame final : public LayerFrame {
   void before(const FrameRun& run) const override {
     OpContext& context = run.context;
     Workspace::Mark mark(context.workspace);
-    const TensorView normed = context.workspace.take_tensor(DType::kF32, run.x.shape);
+    const TensorView normed = context.workspace.take_tensor(run.x.dtype, run.x.shape);
     const TensorView modes = modes_of(context, run.x, normed);
-    const auto streams = static_cast<size_t>(spec_.carried.streams);
-    for_frame_rows(context, run.x.rows(), [&](int64_t t) {
-      std::array<float, kStreamsMax * kStreamsMax> weights;
-      std::array<float, kStreamsMax> made;
-      multiply_row(predict_, f32_row(modes, t), std::span(weights).first(streams * streams));
-      float* const first = stream_row(run.carried, 0, t);
-      for (int64_t c = 0; c < hidden_; ++c) {
-        for (size_t j = 0; j < streams; ++j) {
-          float sum = 0;
-          for (size_t i = 0; i < streams; ++i) {
-            sum += first[static_cast<int64_t>(i) * hidden_ + c] * weights[j * streams + i];
-          }
-          made[j] = sum + first[static_cast<int64_t>(j) * hidden_ + c];
-        }
-        for (size_t j = 0; j < streams; ++j) {
-          first[static_cast<int64_t>(j) * hidden_ + c] = made[j];
-        }
-      }
-      std::copy_n(active_row(run.carried, t), hidden_, f32_row(run.x, t));
-    });
+    altup_predict(context, {.streams = streams(run),
+                            .modes = modes,
+                            .weights = predict_.data(),
+                            .active = spec_.carried.active_stream,
+                            .x = run.x});
     keep_laurel(run, normed);
   }
 
   void between(const FrameRun& run) const override {
-    const float root = std::sqrt(2.0f);
-    for_frame_rows(run.context, run.x.rows(), [&](int64_t t) {
-      float* const x = f32_row(run.x, t);
-      const float* const laurel = laurel_row(run.carried, t);
-      for (int64_t c = 0; c < hidden_; ++c) x[c] = (x[c] + laurel[c]) / root;
-    });
+    scale_rows(run.context, {.x = run.x, .added = laurel(run), .divisor = std::sqrt(2.0f)});
   }
 
   void after(const FrameRun& run) const override {
     OpContext& context = run.context;
     Workspace::Mark mark(context.workspace);
-    const TensorView scaled = context.workspace.take_tensor(DType::kF32, run.x.shape);
+    const TensorView scaled = context.workspace.take_tensor(run.x.dtype, run.x.shape);
     const TensorView modes = modes_of(context, run.x, scaled);
-    const auto streams = static_cast<size_t>(spec_.carried.streams);
-    for_frame_rows(context, run.x.rows(), [&](int64_t t) {
-      std::array<float, kStreamsMax> weights;
-      multiply_row(correct_, f32_row(modes, t), std::span(weights).first(streams));
-      float* const x = f32_row(run.x, t);
-      const float* const predicted = active_row(run.carried, t);
-      for (int64_t c = 0; c < hidden_; ++c) x[c] -= predicted[c];
-      for (size_t j = 0; j < streams; ++j) {
-        float* const row = stream_row(run.carried, static_cast<int32_t>(j), t);
-        const float weight = weights[j] + 1.0f;
-        for (int64_t c = 0; c < hidden_; ++c) row[c] += x[c] * weight;
-      }
-      const float* const active = active_row(run.carried, t);
-      float* const to = f32_row(scaled, t);
-      for (int64_t c = 0; c < hidden_; ++c) {
-        to[c] = spec_.scales_corrected ? active[c] * scale_[static_cast<size_t>(c)] : active[c];
-      }
-    });
+    altup_correct(context, {.streams = streams(run),
+                            .modes = modes,
+                            .weights = correct_.data(),
+                            .active = spec_.carried.active_stream,
+                            .x = run.x,
+                            .scale = spec_.scales_corrected ? scale_.data() : nullptr,
+                            .out = scaled});
     const TensorView branch = input_.run(context, scaled, run.carried);
-    for_frame_rows(context, run.x.rows(), [&](int64_t t) {
-      const float* const added = f32_row(branch, t);
-      for (int32_t s = 1; s < spec_.carried.streams; ++s) {
-        float* const row = stream_row(run.carried, s, t);
-        for (int64_t c = 0; c < hidden_; ++c) row[c] += added[c];
-      }
-      std::copy_n(active_row(run.carried, t), hidden_, f32_row(run.x, t));
-    });
+    for (int32_t s = 1; s < spec_.carried.streams; ++s) {
+      residual_add(context, {.x = stream(run, s), .residual = branch});
+    }
+    row_gather(context, {.x = stream(run, spec_.carried.active_stream), .rows = {}, .out = run.x});
   }
 
  private:
-  float* stream_row(const TensorView& carried, int32_t stream, int64_t t) const {
-    return f32_row(carried, t) + spec_.carried.stream_column(stream, hidden_);
-  }
-  float* active_row(const TensorView& carried, int64_t t) const {
-    return stream_row(carried, spec_.carried.active_stream, t);
-  }
-  float* laurel_row(const TensorView& carried, int64_t t) const {
-    return f32_row(carried, t) + spec_.carried.kept_column(hidden_);
+  // A small one, as the op of streams takes it.
+  static Result<DeviceVector> matrix(LayerTensors& tensors, const char* name, const Shape& shape) {
+    HR_ASSIGN_OR_RETURN(const std::vector<float> values, tensors.values(name, shape));
+    return tensors.made_vector(values);
   }
 
-  // m(rows), [R, N]; `normed` [R, D] is written over.
+  TensorView streams(const FrameRun& run) const {
+    return column_range(run.carried, spec_.carried.stream_column(0, hidden_),
+                        spec_.carried.streams * hidden_);
+  }
+  TensorView stream(const FrameRun& run, int32_t index) const {
+    return column_range(run.carried, spec_.carried.stream_column(index, hidden_), hidden_);
+  }
+  TensorView laurel(const FrameRun& run) const {
+    return column_range(run.carried, spec_.carried.kept_column(hidden_), hidden_);
+  }
+
+  // W norm(rows) / D, [R, N]; `normed` [R, D] is written over.
   TensorView modes_of(OpContext& context, const TensorView& rows, const TensorView& normed) const {
     const TensorView modes =
         context.workspace.take_tensor(DType::kF32, Shape{rows.rows(), spec_.carried.streams});
     normalise(context, router_norm_, rows, {}, 1.0f, normed);
     multiply(context, router_, normed, modes);
-    for_frame_rows(context, rows.rows(), [&](int64_t t) {
-      float* const row = f32_row(modes, t);
-      for (int64_t i = 0; i < modes.columns(); ++i) row[i] = std::tanh(row[i]);
-    });
     return modes;
-  }
-
-  // out = W row, of a small matrix [out, N].
-  static void multiply_row(const std::vector<float>& matrix, const float* row,
-                           std::span<float> out) {
-    const size_t columns = matrix.size() / out.size();
-    for (size_t r = 0; r < out.size(); ++r) {
-      float sum = 0;
-      for (size_t c = 0; c < columns; ++c) sum += matrix[r * columns + c] * row[c];
-      out[r] = sum;
-    }
   }
 
   // n + norm(R L n), which waits for what the mixer makes.
   void keep_laurel(const FrameRun& run, const TensorView& normed) const {
     OpContext& context = run.context;
-    const int64_t rows = run.x.rows();
     normalise(context, run.mixer_norm, run.x, {}, 1.0f, normed);
     const TensorView low =
-        context.workspace.take_tensor(DType::kF32, Shape{rows, spec_.laurel_rank});
-    const TensorView kept = column_range(run.carried, spec_.carried.kept_column(hidden_), hidden_);
+        context.workspace.take_tensor(normed.dtype, Shape{run.x.rows(), spec_.laurel_rank});
+    const TensorView kept = laurel(run);
     multiply(context, left_, normed, low);
     multiply(context, right_, low, kept);
     normalise(context, laurel_norm_, kept, {}, 1.0f, kept);
-    for_frame_rows(context, rows, [&](int64_t t) {
-      float* const row = f32_row(kept, t);
-      const float* const own = f32_row(normed, t);
-      for (int64_t c = 0; c < hidden_; ++c) row[c] += own[c];
-    });
+    residual_add(context, {.x = kept, .residual = normed});
   }
 
   const AltUpSpec spec_;
   const int64_t hidden_;
-  std::vector<float> predict_;  // [N N, N]
-  std::vector<float> correct_;  // [N, N]
-  std::vector<float> scale_;    // [D] of the corrected active stream, for the token's input
-  LinearLayer router_;          // [N, D]
-  NormWeights router_norm_;     // [D], divided by D
-  LinearLayer left_;            // [laurel_rank, D]
-  LinearLayer right_;           // [D, laurel_rank]
-  NormWeights laurel_norm_;     // [D]
+  DeviceVector predict_;     // [N N, N]
+  DeviceVector correct_;     // [N, N]
+  DeviceVector scale_;       // [D] of the corrected active stream, for the token's input
+  LinearLayer router_;       // [N, D]
+  NormWeights router_norm_;  // [D], divided by D
+  LinearLayer left_;         // [laurel_rank, D]
+  LinearLayer right_;        // [D, laurel_rank]
+  NormWeights laurel_norm_;  // [D]
   TokenInputBranch input_;
 };
 

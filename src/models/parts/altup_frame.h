@@ -7,7 +7,6 @@
 //   before  S_j := S_j + sum_i (P m(S_a))_(jN + i) S_i;   x := S_a
 //   between x := (x + n + norm(R L n)) / sqrt(2), n the mixer's normalised input
 //   after   S_j := S_j + (1 + (C m(x))_j) (x - S_a), then of j > 0 += branch(scale * S_a)
-// CPU.
 #pragma once
 
 #include <memory>

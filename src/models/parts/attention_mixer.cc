@@ -213,12 +213,6 @@ class AttentionMixer final : public Mixer {
     if (spec_.alibi_bias_max > 0 && device.kind == DeviceKind::kCuda) {
       return unsupported("attention with ALiBi has no kernels on a GPU yet: use --device cpu");
     }
-    if ((spec_.value_norm || reads_keys()) && device.kind == DeviceKind::kCuda) {
-      return unsupported(fmt::format("{} no kernels on a GPU yet: use --device cpu",
-                                     spec_.value_norm
-                                         ? "norms of values have"
-                                         : "layers that attend other layers' keys have"));
-    }
     const auto heads_fit = [&](int64_t head_dim) {
       AttentionSpec of_size = spec_;
       of_size.head_dim = static_cast<int32_t>(head_dim);
@@ -462,11 +456,9 @@ class AttentionMixer final : public Mixer {
                                    .slots = run.group.slots});
   }
   void normalise_values(OpContext& context, const TensorView& qkv) const {
-    if (!spec_.value_norm) return;
-    for (int64_t head = 0; head < (reads_keys() ? 0 : spec_.kv_heads); ++head) {
-      const int64_t first = q_width() + k_width() + head * dim();
-      normalise_row(context, v_norm_, column_range(qkv, first, dim()));
-    }
+    if (!spec_.value_norm || reads_keys()) return;
+    normalise_row(context, v_norm_, column_range(qkv, q_width() + k_width(), k_width()),
+                  spec_.kv_heads);
   }
   // REQUIRES: no norm of queries follows
   void tune_queries(const MixerRun& run, const TensorView& q) const {
@@ -474,12 +466,14 @@ class AttentionMixer final : public Mixer {
     scale_queries(run.branch.context(),
                   {.x = q, .temperature = spec_.temperature, .positions = run.positions});
   }
-  void normalise_row(OpContext& context, const DeviceVector& weight, const TensorView& rows) const {
+  void normalise_row(OpContext& context, const DeviceVector& weight, const TensorView& rows,
+                     int32_t groups = 1) const {
     rms_norm(context, {.x = rows,
                        .residual = {},
                        .weight = weight.data(),
                        .eps = spec_.qk_norm_eps,
-                       .out = rows});
+                       .out = rows,
+                       .groups = groups});
   }
 
   RopeKvArgs rotation(const MixerRun& run, const TensorView& qkv) const {

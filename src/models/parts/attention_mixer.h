@@ -58,10 +58,10 @@ struct AttentionSpec {
   // rotation, as files of some architectures have them: undone at load.
   bool qk_rows_interleaved = false;
   int32_t rope_dim = 0;          // 0: head_dim
-  bool value_norm = false;       // RMSNorm of each head of values, without a weight (Gemma 4). CPU
+  bool value_norm = false;       // RMSNorm of each head of values, without a weight (Gemma 4)
   bool values_are_keys = false;  // values are made of what keys are made of: there is no attn_v
   // >= 0: it has no keys and values but attends those of this layer, which is like it in window
-  // and heads (Gemma 3n). CPU
+  // and heads (Gemma 3n)
   int32_t keys_of = -1;
   int64_t input = 0;  // columns of the rows that it reads; 0: as hidden rows have
 };

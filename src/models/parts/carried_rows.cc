@@ -9,35 +9,51 @@
 #include "models/row_views.h"
 #include "ops/linear/linear.h"
 #include "ops/rows/embedding.h"
+#include "ops/rows/match_size.h"
+#include "ops/rows/norm_add.h"
+#include "ops/rows/row_gather.h"
+#include "ops/rows/scale_rows.h"
 #include "tensor/arena_places.h"
 
 namespace headrace {
 namespace {
 
-float root_mean_square(const float* row, int64_t columns, float least) {
-  double sum = 0;
-  for (int64_t c = 0; c < columns; ++c) sum += double{row[c]} * row[c];
-  return static_cast<float>(std::sqrt(std::max(sum / static_cast<double>(columns), double{least})));
-}
-
 // Below which no row is divided by its size.
 constexpr float kMeanSquareMin = 1e-5f;
+constexpr int64_t kKeptRows = 64;  // that move at a time
+
+void copy_rows(OpContext& context, const ConstTensorView& from, const TensorView& to) {
+  row_gather(context, {.x = from, .rows = {}, .out = to});
+}
 
 }  // namespace
 
 Status CarriedRows::load(LayerTensors& tensors) {
   if (spec_.input_width > 0) {
     const int64_t all = spec_.input_columns();
-    HR_ASSIGN_OR_RETURN(
-        table_, tensors.table("per_layer_token_embd.weight", Shape{spec_.input_vocab, all}));
+    HR_RETURN_IF_ERROR(load_table(tensors));
     MatrixStack projection{.columns = hidden_};
     projection.rows = {{"per_layer_model_proj", all}};
     HR_ASSIGN_OR_RETURN(projection_, tensors.matrix(projection));
     HR_ASSIGN_OR_RETURN(input_norm_,
-                        tensors.values("per_layer_proj_norm.weight", Shape{spec_.input_width}));
+                        tensors.vector("per_layer_proj_norm.weight", spec_.input_width));
   }
   HR_RETURN_IF_ERROR(load_stream_matrices(tensors, "altup_proj", spread_));
   return load_stream_matrices(tensors, "altup_unembd_proj", joined_);
+}
+
+Status CarriedRows::load_table(LayerTensors& tensors) {
+  const std::string name = "per_layer_token_embd";
+  const int64_t rows = spec_.input_vocab, columns = spec_.input_columns();
+  if (!tensors.on_gpu()) {
+    HR_ASSIGN_OR_RETURN(table_, tensors.table(name + ".weight", Shape{rows, columns}));
+    return ok_status();
+  }
+  MatrixStack stack{.columns = columns, .dense = true};
+  stack.rows = {{name, rows}};
+  HR_ASSIGN_OR_RETURN(table_matrix_, tensors.matrix(stack));
+  table_ = table_matrix_.weight.matrix();
+  return ok_status();
 }
 
 Status CarriedRows::load_stream_matrices(LayerTensors& tensors, const char* name,
@@ -72,15 +88,15 @@ int64_t CarriedRows::workspace_bytes(int64_t rows) const {
   if (spec_.input_width > 0) {
     op_bytes = linear_workspace_bytes(rows, projection_.weight);
     places.take_tensor(DType::kF32, Shape{rows, spec_.input_columns()});
-    places.take<TokenId>(static_cast<size_t>(rows));
   }
+  places.take_tensor(DType::kF32, Shape{std::min(rows, kKeptRows), columns()});
   for (const std::vector<LinearLayer>* const matrices : {&spread_, &joined_}) {
     for (const LinearLayer& matrix : *matrices) {
       op_bytes = std::max(op_bytes, linear_workspace_bytes(rows, matrix.weight));
     }
   }
   places.take_tensor(DType::kF32, Shape{rows, hidden_});
-  return places.bytes_for(3) + op_bytes + ArenaPlaces::kAlignment;
+  return places.bytes_for(3) + op_bytes;
 }
 
 TensorView CarriedRows::stream(const TensorView& carried, int32_t index) const {
@@ -94,17 +110,12 @@ void CarriedRows::begin(OpContext& context, std::span<const TokenId> tokens, con
   for (int32_t s = 0; s + 1 < spec_.streams; ++s) {
     multiply(context, spread_[static_cast<size_t>(s)], x, stream(carried, s + 1));
   }
-  for_frame_rows(context, x.rows(), [&](int64_t t) {
-    float* const own = f32_row(x, t);
-    const float size = root_mean_square(own, hidden_, 0.0f);
-    std::copy_n(own, hidden_, f32_row(stream(carried, 0), t));
-    for (int32_t s = 1; s < spec_.streams; ++s) {
-      float* const row = f32_row(stream(carried, s), t);
-      const float made = root_mean_square(row, hidden_, kMeanSquareMin);
-      for (int64_t c = 0; c < hidden_; ++c) row[c] = row[c] * size / made;
-    }
-    std::copy_n(f32_row(stream(carried, spec_.active_stream), t), hidden_, own);
-  });
+  for (int32_t s = 1; s < spec_.streams; ++s) {
+    const TensorView made = stream(carried, s);
+    match_size(context, {.x = made, .like = x, .least = kMeanSquareMin, .out = made});
+  }
+  copy_rows(context, x, stream(carried, 0));
+  copy_rows(context, stream(carried, spec_.active_stream), x);
 }
 
 void CarriedRows::make_inputs(OpContext& context, std::span<const TokenId> tokens,
@@ -112,57 +123,51 @@ void CarriedRows::make_inputs(OpContext& context, std::span<const TokenId> token
   Workspace::Mark mark(context.workspace);
   const int64_t rows = x.rows(), all = spec_.input_columns(), width = spec_.input_width;
   const TensorView inputs = column_range(carried, 0, all);
-  TokenId* const known = context.workspace.take_array<TokenId>(rows);
-  std::ranges::transform(
-      tokens, known, [&](TokenId token) { return token < spec_.input_vocab ? token : TokenId{0}; });
-  embedding(context, {.tokens = {known, static_cast<size_t>(rows)},
+  embedding(context, {.tokens = tokens,
                       .table = table_,
                       .out = inputs,
-                      .scale = std::sqrt(static_cast<float>(width))});
-  const TensorView projected = context.workspace.take_tensor(DType::kF32, Shape{rows, all});
+                      .scale = std::sqrt(static_cast<float>(width)),
+                      .first_for_others = true});
+  const TensorView projected = context.workspace.take_tensor(x.dtype, Shape{rows, all});
   multiply(context, projection_, x, projected);
-  const float scale = 1.0f / std::sqrt(static_cast<float>(hidden_));
-  const float half = std::sqrt(0.5f);
-  for_frame_rows(context, rows, [&](int64_t t) {
-    for (int32_t layer = 0; layer < spec_.layers; ++layer) {
-      float* const from = f32_row(projected, t) + spec_.input_column(layer);
-      float* const to = f32_row(inputs, t) + spec_.input_column(layer);
-      double sum = 0;
-      for (int64_t i = 0; i < width; ++i) {
-        from[i] *= scale;
-        sum += double{from[i]} * from[i];
-      }
-      const auto size = static_cast<float>(
-          1.0 / std::sqrt(sum / static_cast<double>(width) + double{spec_.norm_eps}));
-      for (int64_t i = 0; i < width; ++i) {
-        to[i] = (from[i] * size * input_norm_[static_cast<size_t>(i)] + to[i]) * half;
-      }
-    }
-  });
+  norm_add(context, {.x = inputs,
+                     .y = projected,
+                     .weight = input_norm_.data(),
+                     .group = width,
+                     .eps = spec_.norm_eps,
+                     .scale = 1.0f / std::sqrt(static_cast<float>(hidden_)),
+                     .factor = std::sqrt(0.5f)});
+}
+
+// Each moves past those that were read, so that no row is written before it is.
+void CarriedRows::keep(OpContext& context, std::span<const int32_t> rows,
+                       const TensorView& carried) const {
+  const int64_t count = std::ssize(rows);
+  Workspace::Mark mark(context.workspace);
+  const TensorView memory = context.workspace.take_tensor(
+      carried.dtype, Shape{std::min(count, kKeptRows), carried.columns()});
+  for (int64_t first = 0; first < count; first += kKeptRows) {
+    const TensorView moved = memory.row_range(0, std::min(count - first, kKeptRows));
+    row_gather(context,
+               {.x = carried,
+                .rows = rows.subspan(static_cast<size_t>(first), static_cast<size_t>(moved.rows())),
+                .out = moved});
+    context.stream.copy(carried.row(first), moved.data, moved.rows() * moved.row_stride);
+  }
 }
 
 void CarriedRows::end(OpContext& context, const TensorView& x, const TensorView& carried) const {
   if (spec_.streams == 0) return;
   Workspace::Mark mark(context.workspace);
-  const TensorView made = context.workspace.take_tensor(DType::kF32, x.shape);
+  const TensorView made = context.workspace.take_tensor(x.dtype, x.shape);
   const TensorView first = stream(carried, 0);
-  for_frame_rows(context, x.rows(),
-                 [&](int64_t t) { std::copy_n(f32_row(first, t), hidden_, f32_row(x, t)); });
+  copy_rows(context, first, x);
   for (int32_t s = 1; s < spec_.streams; ++s) {
     multiply(context, joined_[static_cast<size_t>(s - 1)], stream(carried, s), made);
-    for_frame_rows(context, x.rows(), [&](int64_t t) {
-      const float* const row = f32_row(made, t);
-      const float size = root_mean_square(f32_row(first, t), hidden_, 0.0f);
-      const float of_row = root_mean_square(row, hidden_, kMeanSquareMin);
-      float* const sum = f32_row(x, t);
-      for (int64_t c = 0; c < hidden_; ++c) sum[c] += row[c] * size / of_row;
-    });
+    match_size(context,
+               {.x = made, .like = first, .least = kMeanSquareMin, .out = x, .adds = true});
   }
-  const auto count = static_cast<float>(spec_.streams);
-  for_frame_rows(context, x.rows(), [&](int64_t t) {
-    float* const row = f32_row(x, t);
-    for (int64_t c = 0; c < hidden_; ++c) row[c] /= count;
-  });
+  scale_rows(context, {.x = x, .divisor = static_cast<float>(spec_.streams)});
 }
 
 }  // namespace headrace

@@ -1,6 +1,6 @@
 // What a pass carries beside its rows from the first layer to the last, for the layers' frames:
 // what each layer reads of the token itself (Gemma 3n, 4), and streams of rows beside each other,
-// of which a layer computes one (AltUp; Baykal et al., 2023). CPU.
+// of which a layer computes one (AltUp; Baykal et al., 2023).
 //   inputs   (norm(W x / sqrt(D)) + sqrt(P) E[token]) / sqrt(2), P numbers a layer
 //   streams  x, then rows that matrices make of it, each as large as x; behind the last layer the
 //            others go through matrices likewise, and the mean of all is x
@@ -46,10 +46,14 @@ class CarriedRows {
   // Tensors of the model, whose names have no layer.
   Status load(LayerTensors& tensors);
   std::vector<LinearWeight*> matrices();
+  int64_t table_bytes() const { return table_matrix_.weight.packed_bytes(); }  // on a GPU
   int64_t workspace_bytes(int64_t rows) const;
   // Before the first layer: of x [T, D], the embeddings, which becomes the active stream.
   void begin(OpContext& context, std::span<const TokenId> tokens, const TensorView& x,
              const TensorView& carried) const;
+  // The rows that are read on move to the front of carried [T, columns()], in their order.
+  // REQUIRES: ascending, at least one
+  void keep(OpContext& context, std::span<const int32_t> rows, const TensorView& carried) const;
   // Behind the last: x of all streams.
   void end(OpContext& context, const TensorView& x, const TensorView& carried) const;
 
@@ -57,14 +61,16 @@ class CarriedRows {
   TensorView stream(const TensorView& carried, int32_t index) const;
   void make_inputs(OpContext& context, std::span<const TokenId> tokens, const TensorView& x,
                    const TensorView& carried) const;
+  Status load_table(LayerTensors& tensors);
   Status load_stream_matrices(LayerTensors& tensors, const char* name,
                               std::vector<LinearLayer>& matrices) const;
 
   const CarriedSpec spec_;
   const int64_t hidden_;
-  ConstTensorView table_;            // [input_vocab, layers * P], the file's own rows
+  ConstTensorView table_;            // [input_vocab, layers * P]: the file's own rows, or
+  LinearLayer table_matrix_;         // on a GPU, this one's
   LinearLayer projection_;           // [layers * P, D]
-  std::vector<float> input_norm_;    // [P]
+  DeviceVector input_norm_;          // [P]
   std::vector<LinearLayer> spread_;  // [streams - 1] of [D, D]
   std::vector<LinearLayer> joined_;  // likewise, behind the last layer
 };

@@ -10,6 +10,7 @@
 #include "models/parts/branch_output.h"
 #include "models/row_views.h"
 #include "ops/linear/norm_linear.h"
+#include "ops/rows/cut_gates.h"
 
 namespace headrace {
 namespace {
@@ -60,13 +61,6 @@ class DenseFeedForward final : public FeedForward {
   int64_t op_workspace_bytes(const PartLoad& load) const override {
     return std::max(linear_workspace_bytes(load.rows, gate_up_.weight),
                     down_.op_workspace_bytes(load.rows));
-  }
-
-  Status check_device(const DeviceTraits& device, DType) const override {
-    if (device.kind == DeviceKind::kCuda && is_sparse()) {
-      return unsupported("sparse gates have no kernels on a GPU yet: use --device cpu");
-    }
-    return ok_status();
   }
 
   void run(const FeedForwardRun& run) const override {
@@ -133,7 +127,10 @@ class DenseFeedForward final : public FeedForward {
                           .y = activated};
     if (is_sparse() || branch.adapts(gate_up_)) {  // what adapters add comes before the gates
       branch.multiply_input(gate_up_, gate_up);
-      if (is_sparse()) cut_gates(branch.context(), column_range(gate_up, 0, own_width()));
+      if (is_sparse()) {
+        cut_gates(branch.context(),
+                  {.x = column_range(gate_up, 0, own_width()), .cutoff = spec_.gate_cutoff});
+      }
       gated_activation(branch.context(),
                        {.gate_up = gate_up, .activation = spec_.activation, .out = activated});
     } else if (const auto norm = branch.joining_norm()) {
@@ -143,25 +140,6 @@ class DenseFeedForward final : public FeedForward {
       gated.x = branch.input();
       gated_linear(branch.context(), gated);
     }
-  }
-
-  void cut_gates(OpContext& context, const TensorView& gates) const {
-    constexpr int64_t kRowsMin = 4;  // fewer are not worth a fork-join
-    context.device.pool().parallel_rows(gates.rows(), kRowsMin, [&](int64_t first, int64_t last) {
-      for (int64_t t = first; t < last; ++t) {
-        cut_row(std::span(f32_row(gates, t), static_cast<size_t>(gates.columns())));
-      }
-    });
-  }
-  void cut_row(std::span<float> row) const {
-    const auto count = static_cast<double>(row.size());
-    double sum = 0, squares = 0;
-    for (const float gate : row) sum += gate;
-    const double mean = sum / count;
-    for (const float gate : row) squares += (gate - mean) * (gate - mean);
-    const auto cutoff =
-        static_cast<float>(mean + std::sqrt(squares / count) * double{spec_.gate_cutoff});
-    for (float& gate : row) gate = std::max(gate - cutoff, 0.0f);
   }
 
   // A file has what the softplus of gives two of the factors.

@@ -21,7 +21,7 @@ struct DenseSpec {
   Activation activation = Activation::kSilu;
   bool bias = false;
   // Of gates, those above the row's mean + so many of its deviations stay, less that; the others
-  // are 0 (Gemma 3n). NaN: all stay as they are. CPU
+  // are 0 (Gemma 3n). NaN: all stay as they are.
   float gate_cutoff = std::numeric_limits<float>::quiet_NaN();
   const char* name_end = "";  // of its tensors' names: ffn_up_shexp
 };

@@ -36,6 +36,16 @@ MatrixStack stack_of(const std::vector<const char*>& names, const MixtureSpec& s
   return stack;
 }
 
+// Gates and ups in turn become the halves of one tensor.
+void take_halves_of_one(MatrixStack& gate_up) {
+  for (size_t i = 0; i < gate_up.rows.size(); ++i) {
+    MatrixStack::Rows& rows = gate_up.rows[i];
+    rows.name = "ffn_gate_up_exps";
+    rows.of = 2 * rows.count;
+    rows.first = i % 2 == 0 ? 0 : rows.count;
+  }
+}
+
 }  // namespace
 
 Status ExpertBank::load(LayerTensors& tensors) {
@@ -43,6 +53,7 @@ Status ExpertBank::load(LayerTensors& tensors) {
   std::vector<const char*> names = {"ffn_gate_exps", "ffn_up_exps"};
   if (!spec_.gated) names.erase(names.begin());
   MatrixStack gate_up = stack_of(names, spec_, experts, spec_.width, hidden_);
+  if (spec_.fused) take_halves_of_one(gate_up);
   for (MatrixStack::Rows& rows : gate_up.rows) take_rows(rows, widths, rank);
   gate_up.dense =
       !experts_can_be_packed(gate_up.rows.front().count * std::ssize(names), spec_.gated);
@@ -125,13 +136,14 @@ void ExpertBank::route(OpContext& context, const Run& run, const TensorView& log
                                 .logits = logits,
                                 .bias = run.choice_bias,
                                 .out = lists,
-                                .own = part_.experts};
+                                .own = part_.experts,
+                                .scales = run.expert_scales};
   if (run.norm.has_value()) {
     const LinearArgs product{
         .x = run.x, .weight = &run.router.weight, .bias = run.router.bias.data(), .y = logits};
     return norm_route(context, {.norm = *run.norm, .router = product, .route = choice});
   }
-  multiply(context, run.router, run.x, logits);
+  multiply(context, run.router, run.router_input, logits);
   route_experts(context, choice);
 }
 

@@ -35,8 +35,10 @@ class ExpertBank {
   struct Run {
     const LinearLayer& router;        // [experts, D], and the shared expert's gate
     const float* choice_bias;         // [experts] or null
+    const float* expert_scales;       // [experts] or null
     std::optional<RmsNormArgs> norm;  // whose `out` is x, still to be run
     ConstTensorView x;                // [T, D]
+    ConstTensorView router_input;     // [T, D]: x, but where the router reads rows of its own
     TensorView y;                     // [T, D]: the weighted sum of what experts make of x
   };
   void run(OpContext& context, const Run& run) const;

@@ -23,23 +23,9 @@ class LayerFrame {
   virtual std::vector<LinearWeight*> matrices() = 0;
   // Of the workspace, what one of these takes at most.
   virtual int64_t workspace_bytes(int64_t rows) const = 0;
-  // Whether a GPU has kernels of it; where not, the error says what to do.
-  virtual Status check_gpu() const {
-    return unsupported(
-        "layers that scale their rows have no kernels on a GPU yet: use --device cpu");
-  }
   virtual void before(const FrameRun& /*run*/) const {}   // the mixer
   virtual void between(const FrameRun& /*run*/) const {}  // the mixer and the network
   virtual void after(const FrameRun& run) const = 0;      // the network
 };
-
-// Calls visit(row) for each, on the device's threads.
-template <class Visit>
-void for_frame_rows(OpContext& context, int64_t rows, const Visit& visit) {
-  constexpr int64_t kRowsMin = 4;  // fewer are not worth a fork-join
-  context.device.pool().parallel_rows(rows, kRowsMin, [&](int64_t first, int64_t last) {
-    for (int64_t row = first; row < last; ++row) visit(row);
-  });
-}
 
 }  // namespace headrace

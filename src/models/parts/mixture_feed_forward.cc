@@ -97,7 +97,7 @@ class MixtureFeedForward final : public FeedForward {
     }
     if (spec_.scaled) {
       HR_ASSIGN_OR_RETURN(expert_scales_,
-                          tensors.values("ffn_down_exps.scale", Shape{spec_.router.experts}));
+                          tensors.vector("ffn_down_exps.scale", spec_.router.experts));
     }
     if (tensors.on_gpu()) return load_bank(tensors);
     for (const int32_t n : own_networks()) HR_RETURN_IF_ERROR(load_network(tensors, n));
@@ -170,10 +170,11 @@ class MixtureFeedForward final : public FeedForward {
     const TensorView logits = run.scratch.rows(kLogits, rows, spec_.router.logits());
     multiply(context, router_, run.router_input.data == nullptr ? x : run.router_input, logits);
     const ExpertRows routed = routed_rows(scratch, front);
-    route_experts(
-        context,
-        {.rule = spec_.router, .logits = logits, .bias = choice_bias_.data(), .out = routed});
-    scale_weights(routed);
+    route_experts(context, {.rule = spec_.router,
+                            .logits = logits,
+                            .bias = choice_bias_.data(),
+                            .out = routed,
+                            .scales = expert_scales_.data()});
     if (spec_.scales_input) {  // what an expert makes of such a row is added as it is
       std::ranges::copy(routed.weights, scratch.input_weights.in(front));
       std::ranges::fill(routed.weights, 1.0f);
@@ -188,14 +189,6 @@ class MixtureFeedForward final : public FeedForward {
  private:
   // Areas of scratch memory.
   enum Area : size_t { kLogits, kSum, kPartSum };
-
-  void scale_weights(const ExpertRows& routed) const {
-    for (size_t e = 0; e < expert_scales_.size(); ++e) {
-      for (int32_t i = routed.starts[e]; i < routed.starts[e + 1]; ++i) {
-        routed.weights[static_cast<size_t>(i)] *= expert_scales_[e];
-      }
-    }
-  }
 
   // A range of the list of rows.
   struct ListedRows {
@@ -236,9 +229,14 @@ class MixtureFeedForward final : public FeedForward {
     const std::optional<RmsNormArgs> norm = run.branch.joining_norm();
     const ConstTensorView x = norm.has_value() ? norm->out : run.branch.input();
     const TensorView y = run.branch.end_with_rows();
-    bank_->run(
-        run.branch.context(),
-        {.router = router_, .choice_bias = choice_bias_.data(), .norm = norm, .x = x, .y = y});
+    bank_->run(run.branch.context(),
+               {.router = router_,
+                .choice_bias = choice_bias_.data(),
+                .expert_scales = expert_scales_.data(),
+                .norm = norm,
+                .x = x,
+                .router_input = run.router_input.data == nullptr ? x : run.router_input,
+                .y = y});
     sum_.join(run.branch.context(), y);
   }
 
@@ -508,13 +506,13 @@ class MixtureFeedForward final : public FeedForward {
   const MixtureSpec spec_;
   const int64_t hidden_;
   ShardSpec shard_;
-  Shares owners_;                     // of experts, where ranks have whole ones
-  BranchOutput sum_;                  // of the networks: who has which outputs of it
-  LinearLayer router_;                // [experts, D], and the shared expert's gate
-  DeviceVector choice_bias_;          // [experts] or empty
-  std::vector<float> expert_scales_;  // [experts] or empty
-  std::vector<Network> networks_;     // the experts', then the shared one; without weights on a GPU
-  std::optional<ExpertBank> bank_;    // on a GPU
+  Shares owners_;                   // of experts, where ranks have whole ones
+  BranchOutput sum_;                // of the networks: who has which outputs of it
+  LinearLayer router_;              // [experts, D], and the shared expert's gate
+  DeviceVector choice_bias_;        // [experts] or empty
+  DeviceVector expert_scales_;      // [experts] or empty
+  std::vector<Network> networks_;   // the experts', then the shared one; without weights on a GPU
+  std::optional<ExpertBank> bank_;  // on a GPU
 };
 
 }  // namespace

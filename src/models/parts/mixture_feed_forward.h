@@ -21,8 +21,8 @@ struct MixtureSpec {
   Activation activation = Activation::kSilu;
   bool router_bias = false;   // ffn_gate_inp has a bias, which is of the weights, too
   bool bias = false;          // experts have
-  bool fused = false;         // gates and ups lie in one tensor, ffn_gate_up_exps. CPU
-  bool scaled = false;        // ffn_down_exps.scale: of what each expert makes. CPU
+  bool fused = false;         // gates and ups lie in one tensor, ffn_gate_up_exps
+  bool scaled = false;        // ffn_down_exps.scale: of what each expert makes
   bool scales_input = false;  // weights are of the rows that an expert reads (Llama 4)
   bool gated = true;          // false: a network is down(act(up(x))), and has no gate (Nemotron-H)
 

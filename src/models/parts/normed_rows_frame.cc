@@ -1,20 +1,9 @@
 #include "models/parts/normed_rows_frame.h"
 
-#include "ops/rows/residual_add.h"
+#include "ops/rows/scale_rows.h"
 
 namespace headrace {
 namespace {
-
-void scale_rows(OpContext& context, const TensorView& x, float scale) {
-  if (scale == 1.0f) return;
-  if (context.device.kind() != DeviceKind::kCpu) {  // x + (scale - 1) x
-    return residual_add(context, {.x = x, .residual = x, .scale = scale - 1.0f});
-  }
-  for_frame_rows(context, x.rows(), [&](int64_t t) {
-    float* const row = f32_row(x, t);
-    for (int64_t c = 0; c < x.columns(); ++c) row[c] *= scale;
-  });
-}
 
 class NormedRowsFrame final : public LayerFrame {
  public:
@@ -28,17 +17,15 @@ class NormedRowsFrame final : public LayerFrame {
   }
   std::vector<LinearWeight*> matrices() override { return {}; }
   int64_t workspace_bytes(int64_t) const override { return 0; }
-  Status check_gpu() const override { return ok_status(); }
-
   void before(const FrameRun& run) const override {
     if (!spec_.behind) normalise(run.context, mixer_norm_, run.x, {}, 1.0f, run.x);
   }
   void between(const FrameRun& run) const override {
-    scale_rows(run.context, run.x, spec_.mixer_scale);
+    scale_rows(run.context, {.x = run.x, .scale = spec_.mixer_scale});
     normalise(run.context, spec_.behind ? mixer_norm_ : network_norm_, run.x, {}, 1.0f, run.x);
   }
   void after(const FrameRun& run) const override {
-    scale_rows(run.context, run.x, spec_.network_scale);
+    scale_rows(run.context, {.x = run.x, .scale = spec_.network_scale});
     if (spec_.behind) normalise(run.context, network_norm_, run.x, {}, 1.0f, run.x);
   }
 

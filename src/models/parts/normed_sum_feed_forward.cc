@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <cmath>
-#include <cstring>
 #include <string>
 #include <utility>
 
@@ -85,42 +84,38 @@ class NormedSumFeedForward final : public FeedForward {
     return std::max(network_->op_workspace_bytes(load), mixture_->op_workspace_bytes(load));
   }
   int64_t rows_of_run(int64_t usual) const override { return mixture_->rows_of_run(usual); }
-  Status check_device(const DeviceTraits& device, DType /*activations*/) const override {
-    if (device.kind != DeviceKind::kCuda) return ok_status();
-    return unsupported(
-        "a network beside a mixture of experts has no kernels on a GPU yet: use --device cpu");
+  Status check_device(const DeviceTraits& device, DType activations) const override {
+    HR_RETURN_IF_ERROR(network_->check_device(device, activations));
+    return mixture_->check_device(device, activations);
   }
 
+  // What the network makes of rows lies where the sum will; what the mixture makes is added to it.
   void run(const FeedForwardRun& run) const override {
     OpContext& context = run.branch.context();
     const int64_t rows = run.branch.rows();
-    const TensorView sum = run.scratch.rows(kSum, rows, hidden_);
-    const TensorView branch = run.scratch.rows(kBranch, rows, hidden_);
+    const TensorView input = run.scratch.rows(kInput, rows, hidden_);
     const TensorView routed = run.scratch.rows(kRouted, rows, hidden_);
-    std::memset(sum.data, 0, static_cast<size_t>(rows * sum.row_stride));
-    ResidualStream stream(context, {.hidden = sum, .normed = branch, .branch = branch}, 1.0f);
-    run.branch.normalise_input(network_norm_, branch);
-    add(stream, *network_, branch, network_post_, run, {});
-    run.branch.normalise_input(mixture_norm_, branch);
+    const TensorView made = run.scratch.rows(kMade, rows, hidden_);
+    const TensorView sum = run.branch.end_with_rows();
+    const PartScratch scratch = run.scratch.behind(kOfParts);
+
+    run.branch.normalise_input(network_norm_, input);
+    ResidualStream of_network(context, {.hidden = sum, .normed = input, .branch = sum}, 1.0f);
+    ResidualBranch network(of_network, input, network_post_);
+    network_->run({.branch = network, .scratch = scratch});
+    network.finish();
+
+    run.branch.normalise_input(mixture_norm_, input);
     run.branch.normalise_input(router_norm_, routed);
-    add(stream, *mixture_, branch, mixture_post_, run, routed);
-    const TensorView y = run.branch.end_with_rows();
-    CHECK(y.row_stride == sum.row_stride);
-    context.stream.copy(y.data, sum.data, rows * sum.row_stride);
+    ResidualStream of_mixture(context, {.hidden = sum, .normed = input, .branch = made}, 1.0f);
+    ResidualBranch mixture(of_mixture, input, mixture_post_);
+    mixture_->run({.branch = mixture, .scratch = scratch, .router_input = routed});
+    mixture.finish();
+    of_mixture.settle();
   }
 
  private:
-  enum Area : size_t { kSum, kBranch, kRouted, kOfParts };  // of scratch memory
-
-  static void add(ResidualStream& stream, const FeedForward& part, const ConstTensorView& input,
-                  const NormWeights& post_norm, const FeedForwardRun& run,
-                  const ConstTensorView& router_input) {
-    ResidualBranch branch(stream, input, post_norm);
-    part.run(
-        {.branch = branch, .scratch = run.scratch.behind(kOfParts), .router_input = router_input});
-    branch.finish();
-    stream.settle();
-  }
+  enum Area : size_t { kInput, kRouted, kMade, kOfParts };  // of scratch memory
 
   const int64_t hidden_;
   const std::unique_ptr<FeedForward> network_, mixture_;

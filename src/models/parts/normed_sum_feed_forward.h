@@ -1,6 +1,6 @@
 // A network and a mixture side by side, each between norms of its own, the router behind a third
 // (Gemma 4): norm1(network(ffn_norm(x))) + norm2(mixture(pre2(x))), of which the layer's own norm
-// follows. It reads x itself. CPU.
+// follows. It reads x itself.
 #pragma once
 
 #include <memory>

@@ -5,6 +5,7 @@
 #include "models/row_views.h"
 #include "ops/linear/linear.h"
 #include "ops/rows/activation.h"
+#include "ops/rows/scale_rows.h"
 #include "tensor/arena_places.h"
 
 namespace headrace {
@@ -19,6 +20,7 @@ Status TokenInputBranch::load(LayerTensors& tensors) {
   return tensors.read_norm("post_norm", hidden_, norm_);
 }
 
+// Of f32, the widest that activations are.
 void TokenInputBranch::place(ArenaPlaces& places, int64_t rows) const {
   places.take_tensor(DType::kF32, Shape{rows, carried_.input_width});
   places.take_tensor(DType::kF32, Shape{rows, hidden_});
@@ -32,16 +34,13 @@ int64_t TokenInputBranch::op_workspace_bytes(int64_t rows) const {
 TensorView TokenInputBranch::run(OpContext& context, const ConstTensorView& x,
                                  const TensorView& carried) const {
   const int64_t rows = x.rows(), width = carried_.input_width;
-  const TensorView gated = context.workspace.take_tensor(DType::kF32, Shape{rows, width});
-  const TensorView branch = context.workspace.take_tensor(DType::kF32, Shape{rows, hidden_});
+  const TensorView gated = context.workspace.take_tensor(x.dtype, Shape{rows, width});
+  const TensorView branch = context.workspace.take_tensor(x.dtype, Shape{rows, hidden_});
   multiply(context, gate_, x, gated);
-  activation(context, {.x = gated, .activation = Activation::kGeluTanh, .out = gated});
-  const TensorView inputs = column_range(carried, carried_.input_column(layer_), width);
-  for_frame_rows(context, rows, [&](int64_t t) {
-    float* const row = f32_row(gated, t);
-    const float* const input = f32_row(inputs, t);
-    for (int64_t i = 0; i < width; ++i) row[i] *= input[i];
-  });
+  gated_activation(context, {.gate_up = gated,
+                             .activation = Activation::kGeluTanh,
+                             .out = gated,
+                             .up = column_range(carried, carried_.input_column(layer_), width)});
   multiply(context, out_, gated, branch);
   normalise(context, norm_, branch, {}, 1.0f, branch);
   return branch;
@@ -74,15 +73,9 @@ class TokenInputFrame final : public LayerFrame {
 
   void after(const FrameRun& run) const override {
     Workspace::Mark mark(run.context.workspace);
-    TensorView branch;
+    ConstTensorView branch;
     if (reads_tokens()) branch = branch_.run(run.context, run.x, run.carried);
-    for_frame_rows(run.context, run.x.rows(), [&](int64_t t) {
-      float* const row = f32_row(run.x, t);
-      const float* const added = branch.data == nullptr ? nullptr : f32_row(branch, t);
-      for (int64_t c = 0; c < run.x.columns(); ++c) {
-        row[c] = (added == nullptr ? row[c] : row[c] + added[c]) * scale_;
-      }
-    });
+    scale_rows(run.context, {.x = run.x, .added = branch, .scale = scale_});
   }
 
  private:

@@ -1,5 +1,5 @@
 // What a layer of Gemma 4 does to its rows behind its network: it adds what it makes of its own
-// input of the token, x := x + norm(W2 (gelu(W1 x) * input)), and multiplies them by a number. CPU.
+// input of the token, x := x + norm(W2 (gelu(W1 x) * input)), and multiplies them by a number.
 #pragma once
 
 #include <memory>
