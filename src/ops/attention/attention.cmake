@@ -7,7 +7,7 @@ ops_room(attention
     select_keys.cc select_keys_cpu.cc select_keys_cpu_avx2.cc select_keys_cpu_avx512.cc tiles.cc panels.cc materialised.cc plan.cc latent_plan.cc
     cpu_avx2.cc cpu_avx512.cc cpu_avx512_bf16.cc cpu_amx.cc cpu_materialised.cc
   CUDA
-    attention_cuda.cu attention_tensor_map.cu cuda_d64.cu cuda_d80.cu cuda_d96.cu cuda_d128.cu cuda_d256.cu
+    attention_cuda.cu attention_tensor_map.cu cuda_d64.cu cuda_d80.cu cuda_d96.cu cuda_d128.cu cuda_d256.cu cuda_d512.cu
     rope_attention_cuda.cu rope_attention_cuda_d64.cu rope_attention_cuda_d128.cu rope_attention_cuda_d256.cu
     rope_kv_cuda.cu latent_attention_cuda.cu latent_kv_cuda.cu page_rows_cuda.cu
   TESTS

@@ -12,6 +12,7 @@ void attention_cuda_d80(OpContext& context, const AttentionArgs& args);
 void attention_cuda_d96(OpContext& context, const AttentionArgs& args);
 void attention_cuda_d128(OpContext& context, const AttentionArgs& args);
 void attention_cuda_d256(OpContext& context, const AttentionArgs& args);
+void attention_cuda_d512(OpContext& context, const AttentionArgs& args);
 void attention_cuda_latents(OpContext& context, const AttentionArgs& args);
 bool latent_attention_fits(const DeviceTraits& traits, const AttentionArgs& args);
 
@@ -192,19 +193,32 @@ bool any(const DeviceTraits& traits, const AttentionArgs& args) {
           plain_latents(args.kv, args.q.dtype));
 }
 
-// The copy engine and the tensor cores: 16-bit types or columns, which prefill tiles read where
-// they are unpacked; rows and pages on 16 bytes.
+// The copy engine and the tensor cores: 16-bit types or columns; rows and pages on 16 bytes.
 template <int32_t kDim>
-bool fast(const DeviceTraits& traits, const AttentionArgs& args) {
+bool on_tensor_cores(const DeviceTraits& traits, const AttentionArgs& args) {
   const KvLayerView& kv = args.kv;
   return any(traits, args) && traits.compute_capability == 90 && kv.k_dim == kDim &&
          !kv.v_aliases_k && args.q.dtype != DType::kF32 && kv.block_tokens == 16 &&
-         (!lies_in_columns(kv.k_format) || kv.unpacked != nullptr) &&
-         (!has_4_bits(kv.k_format) || kDim % kKvColumnOf4Bits == 0) &&
-         args.q.columns() / kDim / kv.kv_heads <= prefill_tile_rows(kDim) &&
-         gpu::rows_aligned(args.q) && gpu::rows_aligned(args.out) &&
-         gpu::multiple_of_access(kv.base) && gpu::multiple_of_access(kv.unpacked) &&
-         kv.block_stride % gpu::kAccessBytes == 0 && kv.v_offset % gpu::kAccessBytes == 0;
+         (!has_4_bits(kv.k_format) || kDim % kKvColumnOf4Bits == 0) && gpu::rows_aligned(args.q) &&
+         gpu::rows_aligned(args.out) && gpu::multiple_of_access(kv.base) &&
+         gpu::multiple_of_access(kv.unpacked) && kv.block_stride % gpu::kAccessBytes == 0 &&
+         kv.v_offset % gpu::kAccessBytes == 0;
+}
+int64_t group_of(const AttentionArgs& args) {
+  return args.q.columns() / args.kv.k_dim / args.kv.kv_heads;
+}
+
+// Prefill tiles read columns where they are unpacked.
+template <int32_t kDim>
+bool fast(const DeviceTraits& traits, const AttentionArgs& args) {
+  return on_tensor_cores<kDim>(traits, args) &&
+         (!lies_in_columns(args.kv.k_format) || args.kv.unpacked != nullptr) &&
+         group_of(args) <= prefill_tile_rows(kDim);
+}
+
+// A position's heads are no more than the rows of a tile of decode.
+bool fast_512(const DeviceTraits& traits, const AttentionArgs& args) {
+  return on_tensor_cores<512>(traits, args) && group_of(args) <= 8;
 }
 
 constexpr std::array kKernels = {
@@ -213,6 +227,7 @@ constexpr std::array kKernels = {
     Kernel<AttentionArgs>{"attention/cuda/d96", fast<96>, attention_cuda_d96},
     Kernel<AttentionArgs>{"attention/cuda/d128", fast<128>, attention_cuda_d128},
     Kernel<AttentionArgs>{"attention/cuda/d256", fast<256>, attention_cuda_d256},
+    Kernel<AttentionArgs>{"attention/cuda/d512", fast_512, attention_cuda_d512},
     Kernel<AttentionArgs>{"attention/cuda/latents", latent_attention_fits, attention_cuda_latents},
     Kernel<AttentionArgs>{.name = "attention/cuda/reference",
                           .supports = any,

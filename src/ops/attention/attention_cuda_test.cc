@@ -18,7 +18,7 @@ const std::vector<Part> kMixed = {{37, 37}, {150, 451}, {1, 1},     {1, 530}, {3
                                   {1, 16},  {1, 17},    {260, 260}, {9, 9},   {1, 2100}};
 
 TEST_F(AttentionCuda, EveryHeadSizeAndGroup) {
-  for (const int32_t dim : {64, 80, 96, 128, 256, 48}) {
+  for (const int32_t dim : {64, 80, 96, 128, 256, 512, 48}) {
     for (const Heads& heads : {Heads{4, 4, dim},
                                {9, 3, dim},
                                {8, 2, dim},
@@ -41,7 +41,7 @@ TEST_F(AttentionCuda, EveryType) {
 }
 
 TEST_F(AttentionCuda, WindowsCapsAndSinks) {
-  for (const int32_t dim : {64, 128, 256}) {
+  for (const int32_t dim : {64, 128, 256, 512}) {
     for (const int32_t window : {1, 5, 100, 128, 300}) {
       expect_agreement(device(), {.heads = {8, 2, dim}, .parts = kMixed, .window = window});
     }
@@ -57,7 +57,7 @@ TEST_F(AttentionCuda, WindowsCapsAndSinks) {
 TEST_F(AttentionCuda, Chunks) {
   const std::vector<Part> parts = {{300, 300}, {150, 700}, {1, 65}, {1, 64}, {3, 130},
                                    {1, 2000},  {5, 1026},  {1, 1},  {7, 515}};
-  for (const int32_t dim : {48, 64, 80, 96, 128, 256}) {
+  for (const int32_t dim : {48, 64, 80, 96, 128, 256, 512}) {
     for (const int32_t chunk : {1, 12, 64, 100, 512}) {
       expect_agreement(device(),
                        {.heads = {8, 2, dim}, .parts = parts, .window = chunk, .chunk = chunk});
@@ -73,7 +73,7 @@ TEST_F(AttentionCuda, Chunks) {
 // Rows on both sides of the end of a chunk whose keys are shared out: of some splits a row sees no
 // key.
 TEST_F(AttentionCuda, ChunksInSplits) {
-  for (const int32_t dim : {64, 80, 96, 128, 256}) {
+  for (const int32_t dim : {64, 80, 96, 128, 256, 512}) {
     for (const int32_t sm_count : {1, 40, 1000}) {
       const int32_t chunk = dim == 128 ? 2048 : 1500;
       expect_agreement(device(), {.heads = {4, 2, dim},
@@ -99,7 +99,7 @@ TEST_F(AttentionCuda, OddLengths) {
     decode.push_back({1, length});
     prefill.push_back({length, length});
   }
-  for (const int32_t dim : {64, 128, 256}) {
+  for (const int32_t dim : {64, 128, 256, 512}) {
     expect_agreement(device(), {.heads = {4, 1, dim}, .parts = decode});
     expect_agreement(device(), {.heads = {4, 1, dim}, .parts = prefill});
     expect_agreement(device(), {.heads = {3, 3, dim}, .parts = prefill});
@@ -110,7 +110,7 @@ TEST_F(AttentionCuda, OddLengths) {
 TEST_F(AttentionCuda, SplitsAndPersistence) {
   const std::vector<Part> parts = {{1, 5000}, {1, 300}, {1, 1}, {2, 3001}, {4, 777}, {1, 4096}};
   for (const int32_t sm_count : {1, 7, 132, 1000}) {
-    for (const int32_t dim : {64, 128, 256}) {
+    for (const int32_t dim : {64, 128, 256, 512}) {
       expect_agreement(device(), {.heads = {8, 2, dim}, .parts = parts, .sm_count = sm_count});
       expect_agreement(device(), {.heads = {16, 1, dim},
                                   .parts = parts,
@@ -126,7 +126,7 @@ TEST_F(AttentionCuda, ItemsOfAThreadBlock) {
   std::vector<Part> parts;
   for (int32_t i = 0; i < 40; ++i) parts.push_back({1, 100 + i * 37 % 300});
   for (const int32_t sm_count : {1, 3, 14, 20, 21, 40, 100}) {
-    for (const int32_t dim : {64, 128}) {
+    for (const int32_t dim : {64, 128, 512}) {
       expect_agreement(device(), {.heads = {8, 2, dim}, .parts = parts, .sm_count = sm_count});
     }
   }
@@ -136,7 +136,7 @@ TEST_F(AttentionCuda, ItemsOfAThreadBlock) {
 
 // The largest score rises by less and by more than what the weights' origin follows.
 TEST_F(AttentionCuda, ScoresFarApart) {
-  for (const int32_t dim : {64, 80, 128, 256}) {
+  for (const int32_t dim : {64, 80, 128, 256, 512}) {
     for (const float scale : {3.0f, 10.0f, 30.0f}) {
       for (const DType dtype : {DType::kBF16, DType::kF16}) {
         expect_agreement(device(), {.heads = {8, 2, dim},
@@ -159,7 +159,7 @@ TEST_F(AttentionCuda, ScoresFarApart) {
 TEST_F(AttentionCuda, SplitPrompts) {
   const std::vector<Part> chunk = {{44, 3000}}, two = {{130, 2200}, {70, 900}},
                           mixed = {{40, 4100}, {1, 700}, {2, 3001}};
-  for (const int32_t dim : {64, 80, 96, 128, 256}) {
+  for (const int32_t dim : {64, 80, 96, 128, 256, 512}) {
     for (const auto& parts : {chunk, two, mixed}) {
       expect_agreement(device(), {.heads = {8, 2, dim}, .parts = parts, .split_prompts = true});
       expect_agreement(device(), {.heads = {7, 1, dim},
@@ -181,7 +181,7 @@ TEST_F(AttentionCuda, SplitPrompts) {
 // Steps of single rows are recorded as padding, and played with other lengths.
 TEST_F(AttentionCuda, RecordedSingleRowsMayGetLong) {
   const std::vector<Part> parts = {{1, 30}, {1, 700}, {1, 2100}, {1, 1}};
-  for (const int32_t dim : {64, 80, 96, 128, 256}) {
+  for (const int32_t dim : {64, 80, 96, 128, 256, 512}) {
     for (const Heads& heads : {Heads{8, 2, dim}, {16, 1, dim}, {20, 1, dim}}) {
       for (const std::optional<KvFormat> kept : {std::optional<KvFormat>(),
                                                  {KvFormat::kFp8},
@@ -206,6 +206,7 @@ TEST_F(AttentionCuda, LongPrompt) {
   expect_agreement(device(), {.heads = {4, 1, 128}, .parts = {{2500, 2500}, {600, 2100}}});
   expect_agreement(device(), {.heads = {2, 1, 64}, .parts = {{2500, 2500}}, .window = 777});
   expect_agreement(device(), {.heads = {2, 1, 256}, .parts = {{2500, 2500}}, .soft_cap = 30.0f});
+  expect_agreement(device(), {.heads = {8, 1, 512}, .parts = {{1500, 1500}, {300, 2100}}});
 }
 
 TEST_F(AttentionCuda, BlocksBeyondTwoToThe31Elements) {
@@ -220,7 +221,7 @@ TEST_F(AttentionCuda, BlocksBeyondTwoToThe31Elements) {
 
 // The whole prompt, chunks of it beside other sequences, and token by token.
 TEST_F(AttentionCuda, BatchInvariantRowsHaveTheSameBits) {
-  for (const int32_t dim : {64, 96, 128, 256}) {
+  for (const int32_t dim : {64, 96, 128, 256, 512}) {
     for (const int32_t window : {0, 70, 100, 200}) {
       CudaCase c{.heads = {6, 2, dim}, .parts = {{330, 330}, {150, 150}}, .window = window};
       if (window == 100) c.chunk = window;
@@ -253,7 +254,7 @@ TEST_F(AttentionCuda, BatchInvariantRowsHaveTheSameBits) {
 // A step that is padded to more rows: those behind its last sequence's were NaN and are zero.
 TEST_F(AttentionCuda, RowsOfPaddingAreZero) {
   for (const DType dtype : {DType::kBF16, DType::kF32}) {
-    for (const int32_t dim : {48, 64, 80, 96, 128, 256}) {
+    for (const int32_t dim : {48, 64, 80, 96, 128, 256, 512}) {
       for (const size_t there : {1, 3, 5}) {
         const CudaCase c{
             .heads = {6, 2, dim},
