@@ -282,8 +282,8 @@ SafetensorsBuilder nvfp4_matrix(const char* quants, const char* global, float of
   SafetensorsBuilder builder;
   builder.add(quants, "U8", {2, 16}, bytes)
       .add("a.weight_scale", "F8_E4M3", {2, 2}, "\x38\x40\x30\x3c")
-      .add_f32(global, {1}, {of_all})
-      .add_f32("a.input_scale", {1}, {3.0f});
+      .add_f32(global, {1}, std::vector<float>{of_all})
+      .add_f32("a.input_scale", {1}, std::vector<float>{3.0f});
   return builder;
 }
 
@@ -333,7 +333,7 @@ TEST(HubMatrix, FourBitFloatsThatAreNoneAreRefusedByName) {
   EXPECT_EQ(message(SafetensorsBuilder()
                         .add("a.weight_packed", "U8", {2, 16}, quants)
                         .add("a.weight_scale", "F8_E4M3", {2, 2}, "abc\x7f")
-                        .add_f32("a.weight_global_scale", {1}, {1.0f})),
+                        .add_f32("a.weight_global_scale", {1}, std::vector<float>{1.0f})),
             "f: tensor a.weight_scale: scale 3 of 4 is NaN, which no weights can have");
 }
 

@@ -94,14 +94,16 @@ double distance(const std::vector<TokenLogprobs>& a, const std::vector<TokenLogp
 }
 // In 16 bits, rounding swaps experts of a mixture here and there, and each swap is a step: of these
 // models the nearest eight of ten positions count. Where layers keep states, too, a swap is felt
-// by what follows: half of them. States that a row may turn over (OLMo-Hybrid) feel rounding so.
+// by what follows: half of them. States that a row may turn over (OLMo-Hybrid) and streams of rows
+// beside each other (Gemma 3n) feel rounding so.
 double rounded_distance(const ModelConfig& config, const std::vector<TokenLogprobs>& a,
                         const std::vector<TokenLogprobs>& b) {
   std::vector<double> all = distances(a, b);
   if (all.empty()) return 0;
   std::ranges::sort(all);
   if (config.experts.count == 0) {
-    return config.mixers.beta_scale > 1 ? all[(all.size() - 1) * 8 / 10] : all.back();
+    const bool feels = config.mixers.beta_scale > 1 || config.mixers.gemma.streams > 0;
+    return feels ? all[(all.size() - 1) * 8 / 10] : all.back();
   }
   return all[(all.size() - 1) * (has_states(config) ? 5 : 8) / 10];
 }

@@ -67,7 +67,10 @@ class ExpertBank {
   bool has_shared() const { return spec_.router.shared != SharedExpert::kNone; }
   // Of activations; on a CPU, where tests run it, F32.
   DType dtype() const {
-    return gate_up_.weight.is_matrix() ? gate_up_.weight.matrix().dtype : DType::kF32;
+    const LinearWeight& weight = gate_up_.weight;
+    if (weight.is_matrix()) return weight.matrix().dtype;
+    if (weight.on_cpu()) return DType::kF32;
+    return weight.compute() == LinearCompute::kFloat16 ? DType::kF16 : DType::kBF16;
   }
   void route(OpContext& context, const Run& run, const TensorView& logits,
              const ExpertRows& lists) const;

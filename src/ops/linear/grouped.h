@@ -30,7 +30,7 @@ void run_grouped_blocks(OpContext& context, const GroupedLinearArgs& args);
 bool grouped_unpacked_fits(const DeviceTraits& traits, const GroupedLinearArgs& args);
 void run_grouped_unpacked(OpContext& context, const GroupedLinearArgs& args);
 // With more rows an expert, on average, `unpacked` is ahead.
-inline constexpr int64_t kGroupedBlocksRowsMax = 12;
+inline constexpr int64_t kGroupedBlocksRowsMax = 24;
 // Experts of which `unpacked` makes matrices at a time.
 int64_t grouped_unpacked_experts(const LinearWeight& weight, int64_t experts);
 
