@@ -81,7 +81,8 @@ class Shape:
 
     def token_bytes(self, element=2):
         if self.keeps_latents():
-            return (self.more["kv_lora_rank"] + self.more["qk_rope_head_dim"]) * self.layers * element
+            attending = len(self.more.get("linear_attn_config", {}).get("full_attn_layers", range(self.layers)))
+            return (self.more["kv_lora_rank"] + self.more["qk_rope_head_dim"]) * attending * element
         kinds = self.more.get("layer_types", ["full_attention"] * self.layers)
         if self.kind in ("bamba", "jamba"):
             kinds = ["full_attention"]

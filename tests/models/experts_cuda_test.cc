@@ -153,13 +153,14 @@ TEST(ExpertsCuda, AnswersAreNearTheCpus) {
   expect_near_cpu(DType::kF32, 1e-3, "grouped_linear/cuda/any", {});
 }
 
-// Experts of block types, as they lie in a file: few rows and, of prompts, many.
+// Experts of block types, as they lie in a file: few rows and, of prompts, many. In F16 random
+// weights are others than the CPU's before they are quantised.
 TEST(ExpertsCuda, PackedExpertsAreNearTheCpus) {
   if (!cuda_device_present()) GTEST_SKIP() << "not run: there is no GPU";
   for (const std::string kernel : {"grouped_linear/cuda/blocks", "grouped_linear/cuda/unpacked"}) {
     for (const DType type : {DType::kQ8_0, DType::kQ4_0}) {
       expect_near_cpu(DType::kBF16, 0.1, kernel, {}, type);
-      expect_near_cpu(DType::kF16, 0.02, kernel, {}, type);
+      expect_near_cpu(DType::kF16, 0.05, kernel, {}, type);
     }
   }
 }
