@@ -33,7 +33,7 @@ TokenLogprobs logprobs_of(const DeviceSampleRow& row, const DeviceSampleResult& 
 // comes. Of tokens in flight the host knows none, and the device the last.
 TokenId leaving_token(const Slot& slot, int32_t length) {
   const int32_t window = slot.request->sampling.penalty_window;
-  if (window < 0 || window > length) return kNoneLeaves;
+  if (!has_penalty_window(slot.request->sampling) || window > length) return kNoneLeaves;
   const int32_t place = length - window;
   if (static_cast<size_t>(place) < slot.tokens.size()) {
     return slot.tokens[static_cast<size_t>(place)];

@@ -48,20 +48,26 @@ std::vector<float> waves_of_positions(const LearnedPositions& positions, int64_t
   return rows;
 }
 
-// A GPU's kernels take experts of one block type, or a matrix.
-void keep_experts_alike(std::vector<LinearSource>& sources) {
+// A GPU's kernels take experts of one block type, or a matrix. Whether they are, or were left to
+// be.
+bool keep_experts_alike(std::vector<LinearSource>& sources) {
   const auto type_of = [](const LinearSource& source) {
-    return source.quantise_to.value_or(source.weight.dtype);
+    const DType own = source.weight.dtype;
+    return is_quantised(own) ? own : source.quantise_to.value_or(own);
   };
-  const DType first = type_of(sources.front());
+  const LinearSource& first = sources.front();
   const bool alike = std::ranges::all_of(sources, [&](const LinearSource& source) {
-    return type_of(source) == first && !source.unpack;
+    return source.weight.dtype == first.weight.dtype && type_of(source) == type_of(first) &&
+           !source.unpack;
   });
-  if (is_quantised(first) && alike) return;
+  if (is_quantised(type_of(first)) && alike) return true;
+  bool loses = false;  // the few bits that it has
   for (LinearSource& source : sources) {
+    loses = loses || (is_quantised(type_of(source)) && !source.unpack);
     source.unpack = true;
     if (source.quantise_to && is_quantised(*source.quantise_to)) source.quantise_to.reset();
   }
+  return !loses;
 }
 
 class DecoderLoader {
@@ -397,7 +403,9 @@ class DecoderLoader {
         "{}: {}: columns {} to {} are no whole blocks of {}: {}", source_.description(),
         source_.name_in_file(range.name), range.first_column, range.first_column + range.columns,
         dtype_name(whole.dtype),
-        range.dense ? "use a lower --tensor-parallel-size" : "use --tensor-parallel-sums gather"));
+        range.of_experts ? "use a lower --tensor-parallel-size, or --enable-expert-parallel"
+        : range.dense    ? "use a lower --tensor-parallel-size"
+                         : "use --tensor-parallel-sums gather"));
   }
   Result<ConstTensorView> range_of(const ConstTensorView& whole, const NamedMatrix& range) const {
     HR_RETURN_IF_ERROR(check_range(whole, range));
@@ -485,8 +493,10 @@ class DecoderLoader {
       HR_ASSIGN_OR_RETURN(LinearSource source, source_of(each));
       sources.push_back(std::move(source));
     }
-    if (stacked.front().of_experts && device_.kind() == DeviceKind::kCuda) {
-      keep_experts_alike(sources);
+    if (stacked.front().of_experts && device_.kind() == DeviceKind::kCuda &&
+        !keep_experts_alike(sources) && unlike_experts_++ == 0) {
+      log_warning("{}: {}: experts of several types: they have 16 bits on a GPU",
+                  source_.description(), source_.name_in_file(stacked.front().name));
     }
     const LinearCompute compute = compute_of(stacked.front());
     if (uploader_) return LinearWeight::start_pack(device_, *uploader_, sources, compute);
@@ -594,7 +604,7 @@ class DecoderLoader {
   const ModelLoadOptions& options_;
   DecoderWeights weights_;
   // Matrices whose rows are made as floats and packed as blocks.
-  int32_t requantised_ = 0;
+  int32_t requantised_ = 0, unlike_experts_ = 0;
   std::string first_requantised_;
   // Of a tensor's memory, how many matrices are still to be packed.
   struct Uses {

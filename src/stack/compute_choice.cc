@@ -86,20 +86,22 @@ bool unpacks_blocks(const LoadOptions& options, const ModelWeights& weights,
 }
 
 bool packs_experts(const LoadOptions& options, const ModelWeights& weights,
-                   const DeviceTraits& device) {
-  if (options.dtype == DType::kF32) return false;
+                   const DeviceTraits& device, int64_t gpus) {
+  const bool float8 = weights.weight_types.starts_with("E4M3");  // no block type
+  if (options.dtype == DType::kF32 || options.quantise_to == DType::kF8 || float8) return false;
   if (options.quantise_to) return true;
   if (options.block_weights != BlockWeights::kAuto) {
     return options.block_weights == BlockWeights::kPacked;
   }
   // Keys and values want the other half.
-  return 2 * weights.parameter_count > device.memory_bytes / 2;
+  return 2 * weights.parameter_count > gpus * device.memory_bytes / 2;
 }
 
 bool has_unpacked_experts(const LoadOptions& options, const ModelWeights& weights,
-                          const DeviceTraits& device) {
+                          const DeviceTraits& device, int64_t gpus) {
   return weights.config.experts.count > 0 && options.dtype != DType::kF32 &&
-         !has_float_matrices(weights) && !packs_experts(options, weights, device);
+         (options.quantise_to || !has_float_matrices(weights)) &&
+         !packs_experts(options, weights, device, gpus);
 }
 
 bool has_float_matrices(const ModelWeights& weights) {

@@ -19,13 +19,14 @@ ComputeType compute_type(const LoadOptions& options, const ModelWeights& weights
 bool unpacks_blocks(const LoadOptions& options, const ModelWeights& weights,
                     const DeviceTraits& device);
 
-// GPU: whether experts of block types stay so: asked for, or too many to have 16 bits.
+// GPU: whether experts of block types stay so: asked for, or too many to have 16 bits on so many
+// GPUs.
 bool packs_experts(const LoadOptions& options, const ModelWeights& weights,
-                   const DeviceTraits& device);
+                   const DeviceTraits& device, int64_t gpus);
 
 // GPU: whether there are experts that take more memory than the file says.
 bool has_unpacked_experts(const LoadOptions& options, const ModelWeights& weights,
-                          const DeviceTraits& device);
+                          const DeviceTraits& device, int64_t gpus);
 
 // Most of its matrices are F32, F16 or BF16.
 bool has_float_matrices(const ModelWeights& weights);

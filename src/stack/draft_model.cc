@@ -193,7 +193,8 @@ Result<DraftModel> load_draft_model(const StackOptions& options, const DraftTarg
     HR_RETURN_IF_ERROR(
         check_gpu_kv(options.kv_formats, options.draft_model, spec, options.runner.kv_memory));
     load.unpack_blocks = unpacks_blocks(options.load, draft.weights, device.traits());
-    load.pack_experts = packs_experts(options.load, draft.weights, device.traits());
+    load.pack_experts = packs_experts(options.load, draft.weights, device.traits(),
+                                      options.device.tensor_parallel_size);
   }
   auto model = draft.weights.architecture->load(config, *draft.weights.weights, device, load);
   if (!model.ok()) return named(model.status());

@@ -37,7 +37,8 @@ int64_t tensor_bytes(const WeightSource& weights) {
 
 // Of the weights once they are packed, from below.
 int64_t packed_bytes(const LoadOptions& options, const ModelWeights& weights) {
-  const int64_t bytes = tensor_bytes(*weights.weights);
+  int64_t bytes = tensor_bytes(*weights.weights);
+  if (weights.weight_types.starts_with("NVFP4")) bytes = bytes * 17 / 9;  // as Q8_0
   if (!options.quantise_to) return bytes;
   const int64_t whole_blocks = weights.parameter_count / 256 * 256;
   return std::min(bytes, row_bytes(*options.quantise_to, whole_blocks).value_or(bytes));
@@ -86,7 +87,7 @@ int32_t default_model_len(const StackOptions& options, const ModelWeights& weigh
   // 16 bits each at most; packed blocks may be an eighth larger than the file's.
   const int64_t sixteen_bits = 2 * weights.parameter_count;
   const bool unpacks = config.experts.count > 0
-                           ? !packs_experts(options.load, weights, device.traits())
+                           ? !packs_experts(options.load, weights, device.traits(), ranks)
                            : unpacks_blocks(options.load, weights, device.traits());
   const int64_t weight_bytes =
       unpacks ? sixteen_bits : std::min(sixteen_bits, packed_bytes(options.load, weights) * 9 / 8);

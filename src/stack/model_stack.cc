@@ -249,7 +249,8 @@ class StackLoader {
     HR_RETURN_IF_ERROR(check_kept(weights));
     if (has_states(weights.config)) HR_RETURN_IF_ERROR(check_state_options(options_));
     HR_ASSIGN_OR_RETURN(weights.config.served_length, plan_model_len(options_, weights, device()));
-    if (on_gpu() && has_unpacked_experts(options_.load, weights, device().traits())) {
+    if (on_gpu() && has_unpacked_experts(options_.load, weights, device().traits(),
+                                         options_.device.tensor_parallel_size)) {
       log_warning(
           "{}: experts have 16 bits each, whatever the file has: they find room, and many streams "
           "are faster so; --block-weights packed keeps them as they are",
@@ -272,7 +273,8 @@ class StackLoader {
         .compute = compute(),
         .quantise_to = options_.load.quantise_to,
         .unpack_blocks = on_gpu() && unpacks_blocks(options_.load, weights, device().traits()),
-        .pack_experts = on_gpu() && packs_experts(options_.load, weights, device().traits()),
+        .pack_experts = on_gpu() && packs_experts(options_.load, weights, device().traits(),
+                                                  options_.device.tensor_parallel_size),
         .timeline = timeline()};
     if (progress_) load.progress = [this](double done) { report("loading", done); };
     release_code();  // of the start; the end of a load is when most memory is in use

@@ -68,6 +68,10 @@ Result<std::unique_ptr<HubMatrix>> HubMatrix::create(const HubTensors& tensors,
                             "its scales are missing (scales, weight_scale or "
                             "weight_scale_inv beside it)");
   }
+  if (tensors.global != nullptr &&
+      (quants.type->name != "U8" || tensors.scales->type->name != "F8_E4M3")) {
+    return hub_tensor_error(*tensors.global, "is a scale of NVFP4, which this matrix is not");
+  }
   if (quants.type->name == "F8_E4M3") return open_hub_float8(tensors, quantisation);
   if (quants.type->name == "U8") return open_hub_float4(tensors);
   return open_hub_integers(tensors, quantisation);

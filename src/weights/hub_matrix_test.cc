@@ -335,6 +335,11 @@ TEST(HubMatrix, FourBitFloatsThatAreNoneAreRefusedByName) {
                         .add("a.weight_scale", "F8_E4M3", {2, 2}, "abc\x7f")
                         .add_f32("a.weight_global_scale", {1}, std::vector<float>{1.0f})),
             "f: tensor a.weight_scale: scale 3 of 4 is NaN, which no weights can have");
+  EXPECT_EQ(message(SafetensorsBuilder()
+                        .add("a.weight", "F8_E4M3", {2, 16}, quants)
+                        .add_f32("a.weight_scale", {1}, std::vector<float>{1.0f})
+                        .add_f32("a.weight_scale_2", {1}, std::vector<float>{1.0f})),
+            "f: tensor a.weight_scale_2: is a scale of NVFP4, which this matrix is not");
 }
 
 // ---- quantization_config ----
@@ -390,6 +395,10 @@ TEST(HubQuantisation, FilesOfOlderTools) {
   write("hf_quant_config.json",
         R"({"producer": {"name": "modelopt"}, "quantization": {"quant_algo": "FP8"}})");
   EXPECT_EQ((**hub_quantisation_of_folder(folder.string())).method, HubMethod::kModelOpt);
+  // The cache alone.
+  write("hf_quant_config.json",
+        R"({"quantization": {"quant_algo": null, "kv_cache_quant_algo": "FP8"}})");
+  EXPECT_FALSE(hub_quantisation_of_folder(folder.string())->has_value());
   std::filesystem::remove_all(folder);
 }
 

@@ -255,6 +255,7 @@ Result<std::optional<HubQuantisation>> hub_quantisation_of_folder(const std::str
     if (quantised == nullptr || !quantised->is_object()) {
       return corrupt(fmt::format("{}: quantization: is no JSON object", modelopt.string()));
     }
+    if (member_of(*quantised, "quant_algo") == nullptr) return std::optional<HubQuantisation>();
     const std::string path = modelopt.string();
     HR_ASSIGN_OR_RETURN(const HubQuantisation found,
                         HubConfigReader(*quantised, path).modelopt(*quantised));

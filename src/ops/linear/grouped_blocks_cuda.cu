@@ -41,6 +41,8 @@ struct ListTile {
 };
 
 // Tile `index` of the list, whose experts' rows are cut into tiles of 8. All threads of the block.
+// `starts` may be read before earlier kernels have ended, and a line of the L1 cache may be of a
+// layer before.
 __device__ __forceinline__ ListTile find_tile(const int32_t* starts, int32_t experts,
                                               int32_t index) {
   __shared__ ListTile found;
@@ -51,8 +53,8 @@ __device__ __forceinline__ ListTile find_tile(const int32_t* starts, int32_t exp
     int32_t before = 0;  // tiles of the experts of earlier rounds
     for (int32_t first = 0; first < experts && before <= index; first += kWarpThreads) {
       const int32_t expert = first + lane;
-      const int32_t start = expert < experts ? starts[expert] : 0;
-      const int32_t rows = expert < experts ? starts[expert + 1] - start : 0;
+      const int32_t start = expert < experts ? __ldcg(starts + expert) : 0;
+      const int32_t rows = expert < experts ? __ldcg(starts + expert + 1) - start : 0;
       const int32_t tiles = (rows + kTileRows - 1) / kTileRows;
       int32_t behind = tiles;  // of the experts to this one
 #pragma unroll
@@ -82,11 +84,11 @@ __global__ void __launch_bounds__(kBlocksWarps* kWarpThreads, 2)
   const int row = lane / 4, quad = lane % 4;
   const int32_t chunks = args.weight.chunks;
   const int32_t steps = (chunks + Step::kChunks - 1) / Step::kChunks;
-  const int32_t first = static_cast<int32_t>(blockIdx.x) * args.block_groups;
+  const int32_t first = static_cast<int32_t>(blockIdx.y) * args.block_groups;
   const int32_t last = min(first + args.block_groups, args.expert_groups);
 
   if (!args.follows_another) gpu::wait_for_earlier_kernels();
-  const ListTile tile = find_tile(args.starts, args.experts, static_cast<int32_t>(blockIdx.y));
+  const ListTile tile = find_tile(args.starts, args.experts, static_cast<int32_t>(blockIdx.x));
   const int32_t expert_group = tile.expert * args.expert_groups;
   const auto group = [&](int32_t v) { return args.weight.group(expert_group + args.group(v)); };
   gpu::Turns turn(first, tile.count > 0 ? last : first, warp, warps, steps);
@@ -170,7 +172,7 @@ void multiply_blocks(OpContext& context, const GroupedLinearArgs& args) {
   gpu::with_block_type(segment.dtype, [&]<int kType>() {
     const unsigned steps = gpu::blocks_for(arguments.weight.chunks, gpu::GroupStep<kType>::kChunks);
     const int warps = std::min(static_cast<int>(steps), kBlocksWarps);
-    const dim3 blocks(gpu::blocks_for(groups, block_groups), static_cast<unsigned>(tiles));
+    const dim3 blocks(static_cast<unsigned>(tiles), gpu::blocks_for(groups, block_groups));
     gpu::launch(context, multiply_grouped<T, kType>, blocks, warps * kWarpThreads, arguments);
   });
 }
@@ -179,14 +181,13 @@ void multiply_blocks(OpContext& context, const GroupedLinearArgs& args) {
 
 bool grouped_blocks_fit(const DeviceTraits& traits, const GroupedLinearArgs& args) {
   constexpr int64_t kAlignment = 8;  // of what a lane reads of x
-  constexpr int64_t kTilesMax = 65535;
   return traits.kind == DeviceKind::kCuda &&
          (args.x.dtype == DType::kF16 || args.x.dtype == DType::kBF16) &&
          args.weight->segments().size() == 1 &&
          args.expert_rows() % (args.gate ? 2 * kLinearGroupRows : kLinearGroupRows) == 0 &&
          args.gate != Activation::kTanh && args.gate != Activation::kSigmoid &&
          reinterpret_cast<uintptr_t>(args.x.data) % kAlignment == 0 &&
-         args.x.row_stride % kAlignment == 0 && tiles_max(args) <= kTilesMax;
+         args.x.row_stride % kAlignment == 0;
 }
 
 void run_grouped_blocks(OpContext& context, const GroupedLinearArgs& args) {

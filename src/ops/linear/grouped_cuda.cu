@@ -101,9 +101,17 @@ void run_tiles(OpContext& context, const GroupedLinearArgs& args) {
   run_grouped_tiles(context, args, kTiles);
 }
 
+// What `unpacked` makes would be multiplied by a warp an element.
+bool tiles_take_no_matrix(const DeviceTraits& traits, const GroupedLinearArgs& args) {
+  return traits.compute_capability != 90 || args.x.columns() % kWgmmaStep != 0 ||
+         args.y.columns() % 8 != 0 || !gpu::rows_aligned(args.x) || !gpu::rows_aligned(args.y) ||
+         args.experts() > kGroupedExpertsMax;
+}
+
 bool blocks_pay(const DeviceTraits& traits, const GroupedLinearArgs& args) {
   return grouped_blocks_fit(traits, args) &&
-         (traits.batch_invariant || args.rows_about() <= kGroupedBlocksRowsMax * args.experts());
+         (traits.batch_invariant || tiles_take_no_matrix(traits, args) ||
+          args.rows_about() <= kGroupedBlocksRowsMax * args.experts());
 }
 
 constexpr std::array kGrouped = {

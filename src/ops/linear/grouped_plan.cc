@@ -18,6 +18,7 @@ GroupedTiles plan_grouped(const GroupedProduct& product, const DeviceTraits& tra
 }
 
 int64_t grouped_unpacked_experts(const LinearWeight& weight, int64_t experts) {
+  CHECK(experts > 0 && weight.n() >= experts);
   constexpr int64_t kBytesMax = 128 << 20;
   const int64_t bytes = 2 * weight.n() / experts * weight.k();
   return std::clamp<int64_t>(kBytesMax / bytes, 1, experts);
