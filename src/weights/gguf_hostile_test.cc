@@ -73,7 +73,7 @@ struct HostileFile {
 };
 
 constexpr uint64_t kMax = UINT64_MAX;
-constexpr uint32_t kArray = 9, kString = 8, kUint32 = 4, kUint8 = 0, kF32 = 0, kQ8_0 = 8;
+constexpr uint32_t kArray = 9, kString = 8, kUint32 = 4, kUint8 = 0, kF32 = 0;
 
 class HostileFiles {
  public:
