@@ -382,7 +382,9 @@ def test_a_long_prompt_keeps_its_stream_alive(start_server):
     text = urllib.request.urlopen(request, timeout=120).read().decode()
     assert text.startswith(": keep-alive\n\n")
     assert text.index("data:") > 0 and text.endswith("data: [DONE]\n\n")
-    chunks = server.client().completions.create(model=NAME, prompt=[6] * 3500, max_tokens=2, stream=True)
+    chunks = server.client().completions.create(
+        model=NAME, prompt=[6] * 3500, max_tokens=2, stream=True, extra_body={"ignore_eos": True}
+    )
     assert [chunk.choices[0].finish_reason for chunk in chunks][-1] == "length"
 
 
