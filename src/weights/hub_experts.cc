@@ -90,12 +90,8 @@ class Mxfp4Matrix final : public HubMatrix {
   void read(std::span<const int64_t> rows, int64_t first_column, int64_t columns,
             std::byte* out) const override {
     for (const int64_t row : rows) {
-      if (is_e2m1_) {
-        read_e2m1(row, first_column / kMxfp4Columns, columns / kMxfp4Columns, out);
-      } else {
-        read_floats(row, first_column, columns, out);
-      }
-      out += *row_bytes(dtype(), columns);
+      out = read_mxfp4_columns([&](int64_t b) { return block(row, b); }, Mxfp4Order::kNeighbours,
+                               dtype(), first_column, columns, out);
     }
   }
 
@@ -108,27 +104,6 @@ class Mxfp4Matrix final : public HubMatrix {
     const auto at = static_cast<size_t>(in_file * blocks() + b);
     return {static_cast<uint8_t>(tensors_.scales->bytes[at]),
             tensors_.quants->bytes.data() + at * static_cast<size_t>(kMxfp4NibbleBytes)};
-  }
-
-  void read_e2m1(int64_t row, int64_t first, int64_t count, std::byte* out) const {
-    for (int64_t b = first; b < first + count; ++b) {
-      mxfp4_to_e2m1(block(row, b), Mxfp4Order::kNeighbours, out);
-      out += dtype_info(DType::kE2M1).block_bytes;
-    }
-  }
-
-  // Columns may begin and end within a block.
-  void read_floats(int64_t row, int64_t first_column, int64_t columns, std::byte* out) const {
-    std::byte floats[kMxfp4Columns * sizeof(float)];
-    for (int64_t c = first_column; c < first_column + columns;) {
-      const int64_t within = c % kMxfp4Columns;
-      const int64_t count = std::min(kMxfp4Columns - within, first_column + columns - c);
-      mxfp4_to_float(block(row, c / kMxfp4Columns), Mxfp4Order::kNeighbours, floats);
-      const auto bytes = static_cast<size_t>(count) * sizeof(float);
-      std::memcpy(out, floats + static_cast<size_t>(within) * sizeof(float), bytes);
-      out += bytes;
-      c += count;
-    }
   }
 
   const ExpertRowsOf rows_;

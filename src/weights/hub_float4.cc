@@ -7,6 +7,7 @@
 
 #include <fmt/format.h>
 
+#include "tensor/block_quants.h"
 #include "tensor/float8.h"
 #include "weights/mxfp4.h"
 
@@ -14,12 +15,6 @@ namespace headrace {
 namespace {
 
 constexpr int64_t kNvfp4Columns = 16;  // that share a scale
-
-float e2m1_to_float(int bits) {
-  constexpr float kMagnitudes[] = {0.0f, 0.5f, 1.0f, 1.5f, 2.0f, 3.0f, 4.0f, 6.0f};
-  const float magnitude = kMagnitudes[bits & 7];
-  return (bits & 8) != 0 ? -magnitude : magnitude;
-}
 
 // The shape of what lies two columns a byte.
 Shape unpacked_shape(const SafetensorsTensor& quants) {
@@ -59,7 +54,8 @@ class Nvfp4Matrix final : public HubMatrix {
       for (int64_t c = first_column; c < first_column + columns; ++c) {
         const float scale = e4m3_to_float(static_cast<uint8_t>(scales[c / kNvfp4Columns]));
         const int bits = static_cast<int>(quants[c / 2]) >> (c % 2 * 4) & 15;
-        const float value = e2m1_to_float(bits) * (divides_ ? scale / global_ : scale * global_);
+        const float value = 0.5f * kE2m1Values[static_cast<size_t>(bits)] *
+                            (divides_ ? scale / global_ : scale * global_);
         std::memcpy(out, &value, sizeof(value));
         out += sizeof(value);
       }
@@ -91,22 +87,10 @@ class PackedMxfp4Matrix final : public HubMatrix {
 
   void read(std::span<const int64_t> rows, int64_t first_column, int64_t columns,
             std::byte* out) const override {
-    const int64_t blocks = shape()[1] / kMxfp4Columns, end = first_column + columns;
-    std::byte floats[kMxfp4Columns * sizeof(float)];
+    const int64_t blocks = shape()[1] / kMxfp4Columns;
     for (const int64_t row : rows) {
-      for (int64_t c = first_column; c < end;) {
-        const Mxfp4Block of_column = block(row * blocks + c / kMxfp4Columns);
-        const int64_t within = c % kMxfp4Columns;
-        const int64_t count = std::min(kMxfp4Columns - within, end - c);
-        if (is_e2m1_) {
-          mxfp4_to_e2m1(of_column, Mxfp4Order::kNeighbours, out);
-        } else {
-          mxfp4_to_float(of_column, Mxfp4Order::kNeighbours, floats);
-          std::copy_n(floats + within * 4, count * 4, out);
-        }
-        out += *row_bytes(dtype(), count);
-        c += count;
-      }
+      out = read_mxfp4_columns([&](int64_t b) { return block(row * blocks + b); },
+                               Mxfp4Order::kNeighbours, dtype(), first_column, columns, out);
     }
   }
 

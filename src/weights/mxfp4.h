@@ -4,8 +4,11 @@
 // wherever that is an f16 number (2^-24 to 2^15).
 #pragma once
 
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
+
+#include "tensor/dtype.h"
 
 namespace headrace {
 
@@ -29,5 +32,27 @@ bool fits_e2m1(const Mxfp4Block& block);
 void mxfp4_to_e2m1(const Mxfp4Block& block, Mxfp4Order order, std::byte* out);
 // Any block. out: [32] f32
 void mxfp4_to_float(const Mxfp4Block& block, Mxfp4Order order, std::byte* out);
+
+// Columns [first, first + columns) of a row, whose block `block_of(b)` is: blocks of E2M1, or f32,
+// for which they may begin and end within a block.
+template <class BlockOf>
+std::byte* read_mxfp4_columns(const BlockOf& block_of, Mxfp4Order order, DType type, int64_t first,
+                              int64_t columns, std::byte* out) {
+  std::byte floats[kMxfp4Columns * sizeof(float)];
+  for (int64_t c = first; c < first + columns;) {
+    const Mxfp4Block block = block_of(c / kMxfp4Columns);
+    const int64_t within = c % kMxfp4Columns;
+    const int64_t count = std::min(kMxfp4Columns - within, first + columns - c);
+    if (type == DType::kE2M1) {
+      mxfp4_to_e2m1(block, order, out);
+    } else {
+      mxfp4_to_float(block, order, floats);
+      std::copy_n(floats + within * 4, count * 4, out);
+    }
+    out += *row_bytes(type, count);
+    c += count;
+  }
+  return out;
+}
 
 }  // namespace headrace

@@ -113,22 +113,9 @@ class GgufMxfp4Rows final : public RowReader {
 
   void read(std::span<const int64_t> rows, int64_t first_column, int64_t columns,
             std::byte* out) const override {
-    const int64_t end = first_column + columns;
-    std::byte floats[kMxfp4Columns * sizeof(float)];
     for (const int64_t row : rows) {
-      for (int64_t c = first_column; c < end;) {
-        const Mxfp4Block of_column = block(row * blocks() + c / kMxfp4Columns);
-        const int64_t within = c % kMxfp4Columns;
-        const int64_t count = std::min(kMxfp4Columns - within, end - c);
-        if (is_e2m1_) {
-          mxfp4_to_e2m1(of_column, Mxfp4Order::kHalves, out);
-        } else {
-          mxfp4_to_float(of_column, Mxfp4Order::kHalves, floats);
-          std::copy_n(floats + within * 4, count * 4, out);
-        }
-        out += *row_bytes(dtype(), count);
-        c += count;
-      }
+      out = read_mxfp4_columns([&](int64_t b) { return block(row * blocks() + b); },
+                               Mxfp4Order::kHalves, dtype(), first_column, columns, out);
     }
   }
 
