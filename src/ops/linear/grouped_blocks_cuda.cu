@@ -184,7 +184,7 @@ bool grouped_blocks_fit(const DeviceTraits& traits, const GroupedLinearArgs& arg
   return traits.kind == DeviceKind::kCuda &&
          (args.x.dtype == DType::kF16 || args.x.dtype == DType::kBF16) &&
          args.weight->segments().size() == 1 &&
-         args.expert_rows() % (args.gate ? 2 * kLinearGroupRows : kLinearGroupRows) == 0 &&
+         experts_can_be_packed(args.expert_rows(), args.gate.has_value()) &&
          args.gate != Activation::kTanh && args.gate != Activation::kSigmoid &&
          reinterpret_cast<uintptr_t>(args.x.data) % kAlignment == 0 &&
          args.x.row_stride % kAlignment == 0;

@@ -101,16 +101,22 @@ void run_tiles(OpContext& context, const GroupedLinearArgs& args) {
   run_grouped_tiles(context, args, kTiles);
 }
 
-// What `unpacked` makes would be multiplied by a warp an element.
-bool tiles_take_no_matrix(const DeviceTraits& traits, const GroupedLinearArgs& args) {
-  return traits.compute_capability != 90 || args.x.columns() % kWgmmaStep != 0 ||
-         args.y.columns() % 8 != 0 || !gpu::rows_aligned(args.x) || !gpu::rows_aligned(args.y) ||
-         args.experts() > kGroupedExpertsMax;
+// What tiles take, of a matrix of x's type.
+bool tiles_take(const DeviceTraits& traits, const GroupedLinearArgs& args) {
+  const DType dtype = args.x.dtype;
+  return traits.kind == DeviceKind::kCuda && traits.compute_capability == 90 &&
+         (dtype == DType::kBF16 || dtype == DType::kF16) && args.experts() <= kGroupedExpertsMax &&
+         args.weight->n() <= INT32_MAX / 2 && args.x.columns() % kWgmmaStep == 0 &&
+         args.y.columns() % 8 == 0 && gpu::rows_aligned(args.x) && gpu::rows_aligned(args.y) &&
+         args.x.rows() * (args.x.row_stride / gpu::kAccessBytes) <= UINT32_MAX &&
+         (!args.gate || gpu::SigmoidGate::is(*args.gate) ||
+          *args.gate == Activation::kClampedSwish);
 }
 
+// Where tiles take nothing, what `unpacked` makes would be multiplied by a warp an element.
 bool blocks_pay(const DeviceTraits& traits, const GroupedLinearArgs& args) {
   return grouped_blocks_fit(traits, args) &&
-         (traits.batch_invariant || tiles_take_no_matrix(traits, args) ||
+         (traits.batch_invariant || !tiles_take(traits, args) ||
           args.rows_about() <= kGroupedBlocksRowsMax * args.experts());
 }
 
@@ -134,16 +140,8 @@ constexpr std::array kGrouped = {
 }  // namespace
 
 bool grouped_tiles_fit(const DeviceTraits& traits, const GroupedLinearArgs& args) {
-  const DType dtype = args.x.dtype;
-  return traits.kind == DeviceKind::kCuda && traits.compute_capability == 90 &&
-         (dtype == DType::kBF16 || dtype == DType::kF16) && args.weight->is_matrix_of(dtype) &&
-         args.experts() <= kGroupedExpertsMax && args.weight->n() <= INT32_MAX / 2 &&
-         args.x.columns() % kWgmmaStep == 0 && args.y.columns() % 8 == 0 &&
-         gpu::rows_aligned(args.x) && gpu::rows_aligned(args.weight->matrix()) &&
-         gpu::rows_aligned(args.y) &&
-         args.x.rows() * (args.x.row_stride / gpu::kAccessBytes) <= UINT32_MAX &&
-         (!args.gate || gpu::SigmoidGate::is(*args.gate) ||
-          *args.gate == Activation::kClampedSwish);
+  return tiles_take(traits, args) && args.weight->is_matrix_of(args.x.dtype) &&
+         gpu::rows_aligned(args.weight->matrix());
 }
 
 void run_grouped_tiles(OpContext& context, const GroupedLinearArgs& args, GroupedTiles tiles) {
