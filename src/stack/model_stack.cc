@@ -252,8 +252,9 @@ class StackLoader {
     if (on_gpu() && has_unpacked_experts(options_.load, weights, device().traits(),
                                          options_.device.tensor_parallel_size)) {
       log_warning(
-          "{}: experts have 16 bits each, whatever the file has: they find room, and many streams "
-          "are faster so; --block-weights packed keeps them as they are",
+          "{}: experts have 16 bits each on a GPU, whatever the file has or --quantization asks "
+          "for; "
+          "--block-weights packed keeps those of block types as they are, for few streams",
           options_.model);
     }
     if (options_.device.enable_expert_parallel) warn_of_no_experts(weights.config);
