@@ -244,8 +244,9 @@ Status check_tokens(std::span<const WorkItem> items, std::span<const LoadOutcome
   return ok_status();
 }
 
-// The sum of a counter over its labels, in Prometheus' text format; 0 where there is none.
-double counter_in(std::string_view metrics, std::string_view name) {
+// The sum of a counter over its series with `label` (empty: all), in Prometheus' text format; 0
+// where there is none.
+double counter_in(std::string_view metrics, std::string_view name, std::string_view label = "") {
   double sum = 0;
   while (!metrics.empty()) {
     const size_t end = std::min(metrics.find('\n'), metrics.size());
@@ -253,6 +254,7 @@ double counter_in(std::string_view metrics, std::string_view name) {
     metrics.remove_prefix(std::min(end + 1, metrics.size()));
     if (!line.starts_with(name) || line.size() == name.size()) continue;
     if (line[name.size()] != '{' && line[name.size()] != ' ') continue;
+    if (line.find(label) == line.npos) continue;
     sum += std::strtod(std::string(line.substr(line.rfind(' ') + 1)).c_str(), nullptr);
   }
   return sum;
@@ -265,6 +267,9 @@ struct ServerSteps {
   double background_tokens = 0, room_seconds = 0, used_seconds = 0;
   double beside_steps = 0, beside_steps_over = 0, beside_seconds = 0;
   double beside_seconds_max = 0;  // since the server started
+  // Of speculative decoding (sched/scheduler.h, ProposalStats).
+  double drafts = 0, draft_tokens = 0, accepted_tokens = 0;
+  std::array<double, ProposalStats::kPositions> accepted_at{};
 
   static ServerSteps now(const LoadClientOptions& client) {
     ServerSteps steps;
@@ -272,11 +277,17 @@ struct ServerSteps {
     if (!metrics.ok()) return steps;
     for (const auto& [name, sum] : kSums) steps.*sum = counter_in(metrics->body, name);
     steps.beside_seconds_max = counter_in(metrics->body, "headrace:beside_step_seconds_max");
+    for (size_t i = 0; i < steps.accepted_at.size(); ++i) {
+      steps.accepted_at[i] =
+          counter_in(metrics->body, "vllm:spec_decode_num_accepted_tokens_per_pos_total",
+                     fmt::format("position=\"{}\"", i));
+    }
     return steps;
   }
   ServerSteps since(const ServerSteps& before) const {
     ServerSteps steps = *this;
     for (const auto& [name, sum] : kSums) steps.*sum -= before.*sum;
+    for (size_t i = 0; i < accepted_at.size(); ++i) steps.accepted_at[i] -= before.accepted_at[i];
     return steps;
   }
   double host_us_per_step() const { return host_seconds * 1e6 / steps; }
@@ -288,9 +299,9 @@ struct ServerSteps {
     const char* name;
     double ServerSteps::*sum;
   };
-  static const std::array<Sum, 10> kSums;
+  static const std::array<Sum, 13> kSums;
 };
-const std::array<ServerSteps::Sum, 10> ServerSteps::kSums = {{
+const std::array<ServerSteps::Sum, 13> ServerSteps::kSums = {{
     {"headrace:steps_total", &ServerSteps::steps},
     {"headrace:host_seconds_total", &ServerSteps::host_seconds},
     {"headrace:device_seconds_total", &ServerSteps::device_seconds},
@@ -301,6 +312,9 @@ const std::array<ServerSteps::Sum, 10> ServerSteps::kSums = {{
     {"headrace:beside_steps_total", &ServerSteps::beside_steps},
     {"headrace:beside_steps_over_total", &ServerSteps::beside_steps_over},
     {"headrace:beside_step_seconds_total", &ServerSteps::beside_seconds},
+    {"vllm:spec_decode_num_drafts_total", &ServerSteps::drafts},
+    {"vllm:spec_decode_num_draft_tokens_total", &ServerSteps::draft_tokens},
+    {"vllm:spec_decode_num_accepted_tokens_total", &ServerSteps::accepted_tokens},
 }};
 
 // The server's fitted cost of steps: what bench simulate --step-cost reads. Null where its /metrics
@@ -334,8 +348,37 @@ void add_background(const ServerSteps& steps, Json::Object& row) {
   row.emplace_back("beside_step_ms_max", steps.beside_seconds_max * 1e3);
 }
 
+// Under the names and in the units of `vllm bench serve`.
+void add_drafts(const ServerSteps& steps, Json::Object& row) {
+  if (steps.drafts == 0) return;
+  row.emplace_back("spec_decode_acceptance_rate", steps.accepted_tokens / steps.draft_tokens * 100);
+  row.emplace_back("spec_decode_acceptance_length", 1 + steps.accepted_tokens / steps.drafts);
+  row.emplace_back("spec_decode_num_drafts", static_cast<int64_t>(steps.drafts));
+  row.emplace_back("spec_decode_draft_tokens", static_cast<int64_t>(steps.draft_tokens));
+  row.emplace_back("spec_decode_accepted_tokens", static_cast<int64_t>(steps.accepted_tokens));
+  Json::Array rates;
+  for (const double accepted : steps.accepted_at) {
+    if (accepted > 0) rates.push_back(accepted / steps.drafts);
+  }
+  row.emplace_back("spec_decode_per_position_acceptance_rates", Json(std::move(rates)));
+}
+
+std::string drafts_text(const ServerSteps& steps) {
+  if (steps.drafts == 0) return "";
+  std::string text = fmt::format(
+      "drafts          {:.0f}, {:.2f} tokens each with the model's own, {:.1f} % of {:.0f} "
+      "proposed ones right; by position",
+      steps.drafts, 1 + steps.accepted_tokens / steps.drafts,
+      steps.accepted_tokens / steps.draft_tokens * 100, steps.draft_tokens);
+  for (const double accepted : steps.accepted_at) {
+    if (accepted > 0) text += fmt::format(" {:.1f} %", accepted / steps.drafts * 100);
+  }
+  return text + "\n";
+}
+
 void add_steps(const ServerSteps& steps, Json::Object& row) {
   if (steps.steps == 0) return;
+  add_drafts(steps, row);
   row.emplace_back("steps", static_cast<int64_t>(steps.steps));
   row.emplace_back("host_us_per_step", steps.host_us_per_step());
   if (steps.background_tokens > 0) add_background(steps, row);
@@ -359,7 +402,7 @@ std::string steps_text(const ServerSteps& steps) {
         steps.background_tokens, steps.used_seconds, steps.room_seconds, steps.beside_steps,
         steps.beside_steps_over, steps.beside_seconds_max * 1e3);
   }
-  return text + "\n";
+  return text + "\n" + drafts_text(steps);
 }
 
 Result<std::vector<LoadOutcome>> run_load_with_progress(LoadClientOptions client,

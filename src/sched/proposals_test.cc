@@ -94,6 +94,9 @@ TEST_F(ProposalsTest, AStepGoesOnBehindWhatWasAccepted) {
   const SchedulerStats stats = scheduler_->stats();
   EXPECT_EQ(stats.proposals.proposed, 6u);
   EXPECT_EQ(stats.proposals.accepted, 2u);
+  EXPECT_EQ(stats.proposals.accepted_at[0], 1u);
+  EXPECT_EQ(stats.proposals.accepted_at[1], 1u);
+  EXPECT_EQ(stats.proposals.accepted_at[2], 0u);
   EXPECT_EQ(stats.generation_tokens, 6u);
 }
 

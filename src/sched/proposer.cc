@@ -172,6 +172,8 @@ void Proposer::note(Sequence& sequence, const Work& work, const StepResult::Row*
       verified == nullptr ? 0 : std::max(0, static_cast<int32_t>(verified->accepted.size()) - 1);
   proposed_ += static_cast<uint64_t>(proposed);
   accepted_ += static_cast<uint64_t>(accepted);
+  const auto right = std::min(static_cast<size_t>(accepted), accepted_at_.size());
+  for (size_t i = 0; i < right; ++i) ++accepted_at_[i];
   verifications_ += proposed > 0 ? 1 : 0;
   if (by_runner_) {
     if (verified != nullptr) {
@@ -209,6 +211,7 @@ void Proposer::note_token_without(Sequence& sequence) {
 void Proposer::count(SchedulerStats& stats) const {
   stats.proposals.proposed = proposed_;
   stats.proposals.accepted = accepted_;
+  stats.proposals.accepted_at = accepted_at_;
   stats.proposals.verifications = verifications_;
   stats.proposals.draft_seconds = drafts_.seconds();
 }

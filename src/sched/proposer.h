@@ -96,6 +96,7 @@ class Proposer {
   // them, second, ..., lately.
   std::array<double, kTreeWidthMax> branch_share_;
   uint64_t verifications_ = 0, proposed_ = 0, accepted_ = 0;
+  decltype(ProposalStats::accepted_at) accepted_at_{};
 };
 
 }  // namespace headrace

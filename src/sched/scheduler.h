@@ -7,6 +7,7 @@
 // to them.
 #pragma once
 
+#include <array>
 #include <cstdint>
 #include <memory>
 #include <optional>
@@ -128,7 +129,10 @@ struct SchedulerOptions {
 struct ProposalStats {
   uint64_t verifications = 0;           // of a sequence's proposals in a step
   uint64_t proposed = 0, accepted = 0;  // tokens that were verified; of them, those that were right
-  double draft_seconds = 0;             // that a draft model took of the steps
+  // Verifications whose first, second, ... token was right; what comes later is not told apart.
+  static constexpr size_t kPositions = 32;
+  std::array<uint64_t, kPositions> accepted_at{};
+  double draft_seconds = 0;  // that a draft model took of the steps
 };
 
 struct SchedulerStats {

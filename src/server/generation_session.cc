@@ -46,6 +46,7 @@ void GenerationSession::start(ServerState& state, GenerationPlan plan,
   std::shared_ptr<GenerationSession> session(
       new GenerationSession(state, std::move(plan), std::move(exchange)));
   session->progress_->tenant = session->plan_.settings.tenant;
+  if (session->plan_.adapter) session->progress_->adapter = session->plan_.adapter->key();
   state.sessions.add(session, session->progress_);
   session->open_arrivals();
   session->exchange_->observe(session);

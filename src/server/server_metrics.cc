@@ -112,6 +112,50 @@ prometheus::Counter& prompt_tokens_from(prometheus::Registry& registry,
       .Add(with_more(labels, {{"source", source}}));
 }
 
+// What the scheduler counts, since the last exposition.
+class SchedulerSeries {
+ public:
+  SchedulerSeries(prometheus::Registry& registry, const prometheus::Labels& labels)
+      : labels_(labels),
+        accepted_at_(
+            prometheus::BuildCounter()
+                .Name("vllm:spec_decode_num_accepted_tokens_per_pos_total")
+                .Help("Verifications whose token at this position (0: the first) was right.")
+                .Register(registry)),
+        beside_max_(
+            prometheus::BuildGauge()
+                .Name("headrace:beside_step_seconds_max")
+                .Help("The longest step with background work beside decodes of live requests.")
+                .Register(registry)
+                .Add(labels)) {
+    for (const SchedulerSum& sum : kSchedulerSums) {
+      sums_.push_back(
+          &prometheus::BuildCounter().Name(sum.name).Help(sum.help).Register(registry).Add(labels));
+    }
+    accepted_at_.Add(with_more(labels_, {{"position", "0"}}));
+  }
+
+  void add(const SchedulerStats& now, const SchedulerStats& seen) {
+    for (size_t i = 0; i < kSchedulerSums.size(); ++i) {
+      sums_[i]->Increment(kSchedulerSums[i].value(now) - kSchedulerSums[i].value(seen));
+    }
+    beside_max_.Set(now.beside_seconds_max);
+    // A position but the first is there from the first time that a token was right so far behind.
+    for (size_t i = 0; i < now.proposals.accepted_at.size(); ++i) {
+      const uint64_t more = now.proposals.accepted_at[i] - seen.proposals.accepted_at[i];
+      if (more == 0) continue;
+      accepted_at_.Add(with_more(labels_, {{"position", std::to_string(i)}}))
+          .Increment(static_cast<double>(more));
+    }
+  }
+
+ private:
+  const prometheus::Labels labels_;
+  std::vector<prometheus::Counter*> sums_;  // in the order of kSchedulerSums
+  prometheus::Family<prometheus::Counter>& accepted_at_;
+  prometheus::Gauge& beside_max_;
+};
+
 // Of keys and values.
 class CacheGauges {
  public:
@@ -219,16 +263,6 @@ struct ServerMetrics::Series {
         .Add(with_status);
   }
 
-  // Looked up by name, for what is set at expositions alone.
-  void set_gauge(const char* name, const char* help, double value,
-                 std::initializer_list<prometheus::Labels::value_type> more = {}) {
-    prometheus::BuildGauge()
-        .Name(name)
-        .Help(help)
-        .Register(registry)
-        .Add(with_more(labels, more))
-        .Set(value);
-  }
   prometheus::Registry registry;
   const prometheus::Labels labels;
   CacheGauges cache{registry, labels};
@@ -288,6 +322,8 @@ struct ServerMetrics::Series {
 
   EdgeMetrics edge{registry, labels};
 
+  GatewayMetrics gateway{registry, labels};
+
   // Of the engine's steps.
   prometheus::Counter& steps = counter("headrace:steps_total", "Steps of the engine.");
   prometheus::Counter& device_seconds =
@@ -307,16 +343,7 @@ struct ServerMetrics::Series {
           .Help("The engine thread's work, by phase of a step.")
           .Register(registry);
 
-  // In the order of kSchedulerSums.
-  std::vector<prometheus::Counter*> sums = scheduler_sums();
-  prometheus::Gauge& beside_max =
-      gauge("headrace:beside_step_seconds_max",
-            "The longest step with background work beside decodes of live requests.");
-  std::vector<prometheus::Counter*> scheduler_sums() {
-    std::vector<prometheus::Counter*> counters;
-    for (const SchedulerSum& sum : kSchedulerSums) counters.push_back(&counter(sum.name, sum.help));
-    return counters;
-  }
+  SchedulerSeries scheduler{registry, labels};
 
   std::mutex expose_mutex;
   EngineStats seen;  // at the last exposition
@@ -481,24 +508,6 @@ void ServerMetrics::add_timing(const EngineStats& stats) {
   }
 }
 
-// What gateways route by.
-void ServerMetrics::set_gateway(const EngineStats& stats, bool awake) {
-  Series& series = *series_;
-  const SchedulerStats& scheduler = stats.scheduler;
-  constexpr const char* kWaiting = "vllm:num_requests_waiting_by_reason";
-  constexpr const char* kWaitingHelp = "Requests in the queue, by what they wait for.";
-  series.set_gauge(kWaiting, kWaitingHelp, scheduler.waiting, {{"reason", "capacity"}});
-  series.set_gauge(kWaiting, kWaitingHelp, scheduler.background_waiting, {{"reason", "deferred"}});
-  for (const auto& [state, is] :
-       {std::pair{"awake", awake}, {"weights_offloaded", false}, {"discard_all", !awake}}) {
-    series.set_gauge("vllm:engine_sleep_state", "1 for the state that the engine is in.", is,
-                     {{"sleep_state", state}});
-  }
-  series.set_gauge(
-      "vllm:lora_requests_info", "Adapters of requests: not told apart.", 0,
-      {{"running_lora_adapters", ""}, {"waiting_lora_adapters", ""}, {"max_lora", "0"}});
-}
-
 void ServerMetrics::set_engine(const EngineStats& stats, bool awake) {
   Series& series = *series_;
   const SchedulerStats& scheduler = stats.scheduler;
@@ -514,16 +523,13 @@ void ServerMetrics::set_engine(const EngineStats& stats, bool awake) {
       steps, static_cast<double>(stats.step_tokens_total - series.seen.step_tokens_total));
   series.steps.Increment(static_cast<double>(stats.steps - series.seen.steps));
   add_timing(stats);
-  for (size_t i = 0; i < kSchedulerSums.size(); ++i) {
-    series.sums[i]->Increment(kSchedulerSums[i].value(scheduler) - kSchedulerSums[i].value(seen));
-  }
-  series.beside_max.Set(scheduler.beside_seconds_max);
+  series.scheduler.add(scheduler, seen);
   for (const StepCostTerm& field : kStepCostTerms) {
     prometheus::Labels labels = series.labels;
     labels.emplace("term", field.name);
     series.step_cost.Add(labels).Set(scheduler.step_cost.*field.coefficient);
   }
-  set_gateway(stats, awake);
+  series.gateway.set(scheduler, awake);
   sglang_->set(scheduler);
   llama_->set(stats);  // since what was seen
   series.seen = stats;
@@ -543,6 +549,7 @@ std::string ServerMetrics::expose(const std::vector<Exposed>& models) {
     Series& series = *model.metrics->series_;
     const std::lock_guard lock(series.expose_mutex);
     series.edge.set(model.edge);
+    series.gateway.set(model.adapters);
     if (model.stats) model.metrics->set_engine(*model.stats, true);
     for (prometheus::MetricFamily& family : series.registry.Collect()) {
       const auto [at, fresh] = places.emplace(family.name, families.size());

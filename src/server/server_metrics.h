@@ -11,6 +11,7 @@
 #include "engine/engine.h"
 #include "sched/request.h"
 #include "server/edge_metrics.h"
+#include "server/gateway_metrics.h"
 
 namespace headrace {
 
@@ -55,6 +56,7 @@ class ServerMetrics {
     std::shared_ptr<ServerMetrics> metrics;  // keeps the engine too, which would end with more
     std::optional<EngineStats> stats;
     EdgeStats edge;
+    OpenAdapters adapters;
   };
   // Prometheus text format 0.0.4: each name once, with a line for each model.
   static std::string expose(const std::vector<Exposed>& models);
@@ -64,7 +66,6 @@ class ServerMetrics {
   struct LlamaSeries;
   struct SglangSeries;
   void set_engine(const EngineStats& stats, bool awake);
-  void set_gateway(const EngineStats& stats, bool awake);
   void add_timing(const EngineStats& stats);  // since the last exposition
   std::atomic<int32_t> block_tokens_{0};
   std::unique_ptr<Series> series_;

@@ -64,6 +64,18 @@ std::map<std::string, SessionRegistry::OpenCounts> SessionRegistry::by_tenant() 
   return counts;
 }
 
+std::map<uint64_t, SessionRegistry::OpenCounts> SessionRegistry::by_adapter(
+    const ReadyModel& model) const {
+  std::map<uint64_t, OpenCounts> counts;
+  std::lock_guard lock(mutex_);
+  for (const auto& [_, entry] : sessions_) {
+    if (entry.progress->model != &model || entry.progress->adapter == 0) continue;
+    OpenCounts& adapter = counts[entry.progress->adapter];
+    ++(entry.progress->admitted ? adapter.running : adapter.waiting);
+  }
+  return counts;
+}
+
 Status ServerState::set_model(ServedModel served) {
   ServedModelSpec spec{
       .names = served.names, .other_names = served.other_names, .facts = served.facts};

@@ -41,6 +41,7 @@ struct SessionProgress {
   int64_t prompt_tokens = 0;          // of all its prompts
   int64_t generated_max = 0;          // of all its choices
   std::string tenant;                 // the name of its API key; empty: none
+  uint64_t adapter = 0;               // its key; 0: none
   std::atomic<bool> admitted{false};
   std::atomic<int64_t> cached_tokens{0}, generated{0};
 };
@@ -61,6 +62,8 @@ class SessionRegistry {
     int64_t running = 0, waiting = 0;
   };
   std::map<std::string, OpenCounts> by_tenant() const;
+  // The same of each adapter of `model`.
+  std::map<uint64_t, OpenCounts> by_adapter(const ReadyModel& model) const;
 
  private:
   struct Entry {

@@ -116,6 +116,21 @@ int64_t requests_open(ServerState& state) {
   return count;
 }
 
+// By the names that requests give them, in the order of their loads.
+OpenAdapters open_adapters(const ServerState& state, const ReadyModel& model) {
+  OpenAdapters open;
+  if (model.served.adapters == nullptr) return open;
+  open.count_max = model.served.adapters->count_max();
+  const auto counts = state.sessions.by_adapter(model);
+  for (const auto& [spec, adapter] : model.served.adapters->list()) {
+    const auto at = counts.find(adapter->key());
+    if (at == counts.end()) continue;
+    if (at->second.running > 0) open.running.push_back(spec.name);
+    if (at->second.waiting > 0) open.waiting.push_back(spec.name);
+  }
+  return open;
+}
+
 // What all models share is told with the first.
 std::vector<ServerMetrics::Exposed> exposed_models(ServerState& state, const BatchCounts* batches) {
   std::vector<ServerMetrics::Exposed> all;
@@ -127,6 +142,7 @@ std::vector<ServerMetrics::Exposed> exposed_models(ServerState& state, const Bat
       model.metrics = std::shared_ptr<ServerMetrics>(loaded, model.metrics.get());
       model.stats = loaded->stats();
       model.edge.pins = labelled_pins(state, *loaded);
+      model.adapters = open_adapters(state, *loaded);
     }
     if (place > 0) continue;
     model.edge.keys = limited_keys(state);

@@ -3,6 +3,7 @@
 import json
 import subprocess
 import threading
+import urllib.request
 
 import openai
 import pytest
@@ -38,6 +39,13 @@ def test_the_models_name_chooses_the_adapter(start_server, adapters):
     assert client.chat.completions.create(model="poems", max_tokens=4, messages=[{"role": "user", "content": "Hi"}]).model == "poems"
     with pytest.raises(openai.NotFoundError):
         say(client, "sqll")
+
+    # What gateways route by: the adapters of requests that run.
+    stream = client.completions.create(model="poems", prompt="x", max_tokens=400, stream=True, extra_body={"ignore_eos": True})
+    next(stream)
+    shown = [line for line in urllib.request.urlopen(server.url + "/metrics", timeout=10).read().decode().splitlines() if line.startswith("vllm:lora_requests_info{")]
+    stream.close()
+    assert len(shown) == 1 and 'running_lora_adapters="poems"' in shown[0] and 'waiting_lora_adapters=""' in shown[0]
 
     # All at once, also streamed and of several choices: each what it is alone.
     together, threads = {}, []

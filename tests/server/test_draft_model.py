@@ -67,6 +67,8 @@ def test_what_was_proposed_is_counted_and_was_right(servers):
     assert proposed > 20
     assert drafting.metric("vllm:spec_decode_num_accepted_tokens_total") == proposed
     assert 0 < drafting.metric("vllm:spec_decode_num_drafts_total") < proposed
+    # As `vllm bench serve` reads it: every token that was right has a position.
+    assert drafting.metric("vllm:spec_decode_num_accepted_tokens_per_pos_total") == proposed
     assert drafting.metric("headrace:draft_seconds_total") > 0
     assert plain.metric("vllm:spec_decode_num_draft_tokens_total") == 0
 
