@@ -245,7 +245,7 @@ TEST_F(TwoThreadsCuda, ProductsOfEveryFormat) {
   std::vector<LinearWeight> weights;
   for (const std::optional<DType> type :
        {std::optional<DType>(), std::optional(DType::kF8), std::optional(DType::kQ4_K),
-        std::optional(DType::kQ8_0), std::optional(DType::kE2M1)}) {
+        std::optional(DType::kQ8_0), std::optional(DType::kQ4_1)}) {
     for (const auto& [n, k] : {std::pair<int64_t, int64_t>{1024, 1024}, {512, 4096}, {768, 2048}}) {
       weights.push_back(random_weight(cuda(), n, k, type));
     }
