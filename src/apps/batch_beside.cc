@@ -20,10 +20,8 @@ BatchBeside::BatchBeside(const BatchBesideOptions& options, BatchRequests reques
   if (options.has_keys) options_.caller.key = 0;
 }
 
-// Twice what runs, so that a place is taken at once.
 void BatchBeside::start(ServerState& state) {
-  const EngineOptions& engine = state.model()->served.engine->options();
-  options_.in_flight_max = 2 * static_cast<size_t>(engine.scheduler.max_num_seqs);
+  options_.in_flight_max = batch_in_flight(*state.model());
   thread_ = std::thread([this, &state] { run(state); });
 }
 

@@ -75,9 +75,7 @@ Result<int> run(BatchFlags& flags) {
   signals.set_handler([&](int) {
     if (stop.exchange(true)) _exit(kInterruptedExitCode);
   });
-  // Twice what runs, so that a finished row's place is taken at once.
-  const BatchOptions batch{
-      .in_flight_max = 2 * static_cast<size_t>(stack->engine().options().scheduler.max_num_seqs)};
+  const BatchOptions batch{.in_flight_max = batch_in_flight(*state.model())};
   HR_ASSIGN_OR_RETURN(const BatchProgress progress,
                       run_with_progress(state, requests, journal, batch, stop));
   signals.set_handler(nullptr);

@@ -492,11 +492,6 @@ class BackgroundLoad {
     const ServedModelOptions options = model_options(flags_);
     const ModelPoolOptions pool = pool_options(flags_.list, options.stack);  // of what is free now
     HR_ASSIGN_OR_RETURN(LoadedStack loaded, load_served_stack(options, LoadReport::kProgressLine));
-    if (loaded.embedder && (batch_ != nullptr || !flags_.server.batches.folder.empty())) {
-      return unsupported(
-          "batches (--batch-input, --batch-dir) are not supported for models of vectors and "
-          "scores");
-    }
     stack_ = std::make_shared<LoadedStack>(std::move(loaded));
     const StackInfo& info = stack_->info();
     const bool named = !flags_.named_models.empty();

@@ -57,7 +57,7 @@ Status check_url(const std::string& url, const BatchRules& rules) {
     return invalid_argument(fmt::format("url must be {}, as the batch's endpoint", rules.url));
   }
   if (std::find(kBatchUrls.begin(), kBatchUrls.end(), url) == kBatchUrls.end()) {
-    return invalid_argument(fmt::format("url must be {}", fmt::join(kBatchUrls, " or ")));
+    return invalid_argument(fmt::format("url must be one of {}", fmt::join(kBatchUrls, ", ")));
   }
   return ok_status();
 }
@@ -78,7 +78,7 @@ Status check_line(const Json& line, const BatchRules& rules) {
 
 // For the order of the job only: what is no number is refused when the request is read.
 int64_t declared_tokens(const Json& body) {
-  for (const std::string_view name : {"max_completion_tokens", "max_tokens"}) {
+  for (const std::string_view name : {"max_completion_tokens", "max_tokens", "max_output_tokens"}) {
     const Json* value = body.find(name);
     if (value != nullptr && value->is_int()) return value->as_int();
   }

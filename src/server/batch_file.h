@@ -24,12 +24,14 @@ namespace headrace {
 struct BatchRequest {
   std::string custom_id;
   std::string_view line;    // {"custom_id": ..., "method": "POST", "url": ..., "body": {...}}
-  int64_t declared_tokens;  // the body's max_tokens; without one more than any
+  int64_t declared_tokens;  // the body's max_tokens or what it is called; without one more than any
 };
 
-// What a batch may call.
-inline constexpr std::array<std::string_view, 2> kBatchUrls = {"/v1/completions",
-                                                               "/v1/chat/completions"};
+// What a batch may call: of a model that generates the first three, of one of vectors the last.
+inline constexpr std::string_view kResponsesUrl = "/v1/responses";
+inline constexpr std::string_view kEmbeddingsUrl = "/v1/embeddings";
+inline constexpr std::array<std::string_view, 4> kBatchUrls = {
+    "/v1/completions", "/v1/chat/completions", kResponsesUrl, kEmbeddingsUrl};
 
 struct BatchRules {
   JsonLimits json;

@@ -28,7 +28,7 @@ Result<BatchRecord> read_batch(const Json& body) {
   HR_ASSIGN_OR_RETURN(record.input_file_id, read_text(body, "input_file_id"));
   HR_ASSIGN_OR_RETURN(record.endpoint, read_text(body, "endpoint"));
   if (std::find(kBatchUrls.begin(), kBatchUrls.end(), record.endpoint) == kBatchUrls.end()) {
-    return invalid_argument(fmt::format("endpoint must be {}", fmt::join(kBatchUrls, " or ")),
+    return invalid_argument(fmt::format("endpoint must be one of {}", fmt::join(kBatchUrls, ", ")),
                             "endpoint");
   }
   HR_ASSIGN_OR_RETURN(const std::string window, read_text(body, "completion_window"));
@@ -45,6 +45,16 @@ Result<BatchRecord> read_batch(const Json& body) {
   return record;
 }
 
+// What the served model does not do is refused before a file of it is run.
+Status check_endpoint(const ServerState& state, std::string_view endpoint) {
+  const ReadyModel* const model = state.model();
+  if (model == nullptr || model->generates() != (endpoint == kEmbeddingsUrl)) return ok_status();
+  return invalid_argument(
+      fmt::format("endpoint {}: the served model makes {}", endpoint,
+                  model->generates() ? "texts, no vectors" : "vectors or scores, no texts"),
+      "endpoint");
+}
+
 HttpResponse answer_of(const Result<BatchRecord>& record) {
   return record.ok() ? json_response(batch_json(*record)) : storage_error(record.status());
 }
@@ -55,6 +65,8 @@ void handle_create_batch(RouteCall& call) {
   if (!has_storage(call)) return;
   Result<BatchRecord> record = read_batch(call.body);
   if (!record.ok()) return call.exchange->respond(error_response(record.status()));
+  const Status able = check_endpoint(call.state, record->endpoint);
+  if (!able.ok()) return call.exchange->respond(error_response(able));
   record->owner = call.caller.owner(call.state.keys);
   run_on_disk(call, [batches = call.state.batches, record = std::move(*record)] {
     return answer_of(batches->create(record));

@@ -148,7 +148,7 @@ class BatchRun {
   Status run_until(const std::atomic<bool>& stop) {
     auto synced = Clock::now();
     while (!stop && !(waiting_.empty() && running_.empty())) {
-      if (!state_.model()->served.engine->healthy()) {
+      if (!state_.model()->healthy()) {
         return unavailable("the engine has failed: run the same command again");
       }
       send();
@@ -178,10 +178,15 @@ class BatchRun {
     // BatchRequests checked all of this.
     const Json line = *parse_json(request.line, state_.json_limits());
     Json body = *line.find("body");
-    if (body.find("service_tier") == nullptr) body.set("service_tier", "flex");
     HttpRequest request_to_route;
     request_to_route.method = "POST";
     request_to_route.path = line.find("url")->as_string();
+    const auto set_unless_said = [&](std::string_view name, const Json& value) {
+      if (body.find(name) == nullptr) body.set(std::string(name), value);
+    };
+    if (request_to_route.path != kEmbeddingsUrl) set_unless_said("service_tier", "flex");
+    // They would push out those that somebody goes on with.
+    if (request_to_route.path == kResponsesUrl) set_unless_said("store", false);
     request_to_route.body = write_json(body);
     return request_to_route;
   }
@@ -244,6 +249,12 @@ class BatchRun {
 };
 
 }  // namespace
+
+size_t batch_in_flight(const ReadyModel& model) {
+  constexpr size_t kOfVectors = 64;
+  if (!model.generates()) return kOfVectors;
+  return 2 * static_cast<size_t>(model.served.engine->options().scheduler.max_num_seqs);
+}
 
 Result<BatchProgress> run_batch(ServerState& state, const BatchRequests& requests,
                                 BatchJournal& journal, const BatchOptions& options,

@@ -18,6 +18,10 @@ struct BatchOptions {
   Caller caller;              // whose requests they are; its job is set
 };
 
+// So many of a model's requests at a time that a place which comes free is taken at once: twice
+// those that run.
+size_t batch_in_flight(const ReadyModel& model);
+
 struct BatchProgress {
   size_t requests = 0;
   size_t done_before = 0;  // by an earlier run, not repeated

@@ -173,7 +173,7 @@ TEST_F(BatchJobTest, BadRequestsAreNamedBeforeAnythingRuns) {
       {line(""), "line 1: custom_id must have"},
       {line("a", "[]"), "line 1: body must be an object"},
       {line("a", R"({"stream":true})"), "line 1: body.stream"},
-      {line("a", "{}", "/v1/embeddings"), "line 1: url must be"},
+      {line("a", "{}", "/v1/rerank"), "line 1: url must be one of"},
       {R"({"custom_id":"a","url":"/v1/completions","body":{}})", "line 1: method is missing"},
   };
   for (const auto& [text, said] : cases) {

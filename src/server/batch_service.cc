@@ -459,10 +459,9 @@ Status BatchService::run_requests(Job& job, const BatchRequests& requests) {
       now.starts = 1;
     }));
   }
-  // Twice what runs, so that a place is taken at once; shared by the jobs.
-  const EngineOptions& engine = state_->model()->served.engine->options();
-  const int in_flight = 2 * engine.scheduler.max_num_seqs / options_.jobs_at_once;
-  const BatchOptions options{.in_flight_max = static_cast<size_t>(std::max(1, in_flight)),
+  const size_t in_flight =
+      batch_in_flight(*state_->model()) / static_cast<size_t>(options_.jobs_at_once);
+  const BatchOptions options{.in_flight_max = std::max<size_t>(1, in_flight),
                              .caller = {.key = state_->keys.find_name(record.owner)}};
   const auto count = [&](BatchRecord& now) {
     now.total = static_cast<int64_t>(requests.size());

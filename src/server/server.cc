@@ -105,7 +105,7 @@ class HttpServer final : public Server {
   ServerState& state() override { return state_; }
   Status set_ready(ServedModel model) override {
     HR_RETURN_IF_ERROR(state_.set_model(std::move(model)));
-    if (batches_ && state_.model()->generates()) batches_->start(state_);
+    if (batches_) batches_->start(state_);
     return ok_status();
   }
 

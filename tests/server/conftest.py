@@ -146,7 +146,7 @@ def minilm(tmp_path_factory):
     folder = tmp_path_factory.mktemp("minilm")
     with zipfile.ZipFile(MINILM) as packed:
         packed.extractall(folder)
-    running = RunningServer(model=folder)
+    running = RunningServer("--batch-dir", tmp_path_factory.mktemp("minilm-batches"), model=folder)
     yield running.wait_ready()
     running.kill()
 

@@ -302,3 +302,43 @@ def test_a_full_disk_puts_a_batch_off_and_loses_nothing(start_server, tmp_path):
     batch = wait_ended(client, batch)
     assert batch.status == "completed"
     assert set(lines_of(client, batch.output_file_id)) == {f"request-{i}" for i in range(100)}
+
+
+# --- Endpoints -----------------------------------------------------------------------------------
+
+
+def test_responses_of_a_batch_are_those_that_are_asked_for_alone(kept):
+    client = kept.client()
+    bodies = [{"model": NAME, "input": f"Count to {number}.", "max_output_tokens": 6, "temperature": 0} for number in range(3)]
+    lines = [json.dumps({"custom_id": f"r{i}", "method": "POST", "url": "/v1/responses", "body": body}) for i, body in enumerate(bodies)]
+    batch = wait_ended(client, create(client, upload(client, lines), endpoint="/v1/responses"))
+    assert (batch.status, batch.request_counts.completed) == ("completed", 3)
+    for name, answer in lines_of(client, batch.output_file_id).items():
+        response = answer["response"]["body"]
+        alone = client.responses.create(**bodies[int(name[1:])])
+        assert response["output"][0]["content"][0]["text"] == alone.output_text
+        with pytest.raises(openai.NotFoundError):  # nobody goes on with it, so it is not kept
+            client.responses.retrieve(response["id"])
+
+
+def test_embeddings_of_a_batch_are_those_that_are_asked_for_alone(minilm):
+    client = minilm.client()
+    texts = ["A cat.", "A dog and a cat.", "Trains."]
+    lines = [json.dumps({"custom_id": f"e{i}", "method": "POST", "url": "/v1/embeddings",
+                         "body": {"model": NAME, "input": text if i % 2 else [text, "Another."]}}) for i, text in enumerate(texts)]
+    lines.append(json.dumps({"custom_id": "bad", "method": "POST", "url": "/v1/embeddings", "body": {"model": NAME, "input": []}}))
+    batch = wait_ended(client, create(client, upload(client, lines), endpoint="/v1/embeddings"))
+    assert (batch.status, batch.request_counts.completed, batch.request_counts.failed) == ("completed", 3, 1)
+    for name, answer in lines_of(client, batch.output_file_id).items():
+        alone = client.embeddings.create(model=NAME, input=texts[int(name[1:])], encoding_format="float").data[0].embedding
+        assert answer["response"]["body"]["data"][0]["embedding"] == pytest.approx(alone, abs=1e-6)
+    assert lines_of(client, batch.error_file_id)["bad"]["response"]["status_code"] == 400
+
+
+def test_an_endpoint_that_the_model_cannot_serve_is_refused_at_once(kept, minilm):
+    for server, endpoint, said in ((kept, "/v1/embeddings", "no vectors"), (minilm, "/v1/chat/completions", "no texts"),
+                                   (kept, "/v1/rerank", "/v1/responses")):
+        client = server.client()
+        with pytest.raises(openai.BadRequestError, match=said) as refused:
+            create(client, upload(client, [line(1)]), endpoint=endpoint)
+        assert refused.value.param == "endpoint"
