@@ -342,8 +342,8 @@ stage_fuzz() {
 
 # CUDA compiles and links wherever nvcc is, tests and benches too, and the program still starts without
 # driver or GPU. Here nothing runs a kernel, so they are compiled quickly; with --full as they are run, where
-# ptxas must keep their pipelines (scripts/gpu_check always does). Of tests, those of what has two tables, and of plans and
-# layouts: the others ran in `unit`.
+# ptxas must keep their pipelines (scripts/gpu_check always does). Of tests, those that know
+# of CUDA, and of plans and layouts: the others ran in `unit`.
 stage_cuda() {
   begin cuda
   export CUDACXX

@@ -25,6 +25,15 @@ inline std::optional<TestDevice> cuda_test_device(int64_t workspace_bytes = 64 <
   if (!name##_made) GTEST_SKIP() << "not run: there is no GPU"; \
   TestDevice& name = *name##_made
 
+// Whether a kernel can compute this, where it is the choice and where batch invariance makes it
+// that.
+template <class Args>
+bool takes(TestDevice& cuda, const Kernel<Args>& kernel, const Args& args) {
+  DeviceTraits invariant = cuda.device().traits();
+  invariant.batch_invariant = true;
+  return kernel.supports(cuda.device().traits(), args) || kernel.supports(invariant, args);
+}
+
 // Values as elements of `dtype`, and back.
 inline std::vector<std::byte> encode(DType dtype, const std::vector<float>& values) {
   std::vector<std::byte> bytes(values.size() * static_cast<size_t>(dtype_info(dtype).block_bytes));

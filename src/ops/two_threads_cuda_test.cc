@@ -34,12 +34,6 @@ struct Launch {
   std::vector<std::byte> expected;
 };
 
-bool takes(const DeviceTraits& traits, const auto& kernel, const auto& args) {
-  DeviceTraits invariant = traits;
-  invariant.batch_invariant = true;
-  return kernel.supports(traits, args) || kernel.supports(invariant, args);
-}
-
 // A thread's own stream, scratch memory, inputs and results: the device and weights alone are
 // shared.
 class Lane {
@@ -125,7 +119,7 @@ void add_products(TestDevice& cuda, Lane& lane, const LinearWeight& weight) {
                           .y = TensorView(y, kDType, Shape{rows, weight.n()}),
                           .output = LinearOutput::kStore};
     for (const auto& kernel : linear_kernels().all()) {
-      if (!takes(cuda.device().traits(), kernel, args)) continue;
+      if (!takes(cuda, kernel, args)) continue;
       lane.add({.name = std::string(kernel.name) + " M" + std::to_string(rows) + " N" +
                         std::to_string(weight.n()) + " K" + std::to_string(weight.k()),
                 .start = [&kernel, args](OpContext& context) { kernel.run(context, args); },

@@ -78,12 +78,6 @@ LinearCompute compute_of(DType dtype) {
   return dtype == DType::kF16 ? LinearCompute::kFloat16 : LinearCompute::kFast;
 }
 
-bool takes(TestDevice& cuda, const Kernel<LinearArgs>& kernel, const LinearArgs& args) {
-  DeviceTraits invariant = cuda.device().traits();
-  invariant.batch_invariant = true;
-  return kernel.supports(cuda.device().traits(), args) || kernel.supports(invariant, args);
-}
-
 void run_case(TestDevice& cuda, const Float8Case& c) {
   SCOPED_TRACE("M" + std::to_string(c.m) + " N" + std::to_string(c.n) + " K" + std::to_string(c.k) +
                " " + std::string(dtype_name(c.dtype)) + " to " +

@@ -33,15 +33,6 @@ LinearCompute compute_of(DType dtype) {
   return dtype == DType::kF16 ? LinearCompute::kFloat16 : LinearCompute::kFast;
 }
 
-// Whether a kernel can compute this, where it is the choice and where batch invariance makes it
-// that.
-template <class Args>
-bool takes(TestDevice& cuda, const Kernel<Args>& kernel, const Args& args) {
-  DeviceTraits invariant = cuda.device().traits();
-  invariant.batch_invariant = true;
-  return kernel.supports(cuda.device().traits(), args) || kernel.supports(invariant, args);
-}
-
 void run_case(TestDevice& cuda, const Case& c) {
   SCOPED_TRACE(c.name());
   Rng rng(static_cast<uint64_t>(c.m * 1000003 + c.n * 1009 + c.k));

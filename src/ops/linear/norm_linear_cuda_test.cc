@@ -23,12 +23,6 @@ LinearWeight random_weight(TestDevice& cuda, DType dtype, Rng& rng, int64_t n, i
   const LinearSource source{host_view(*values, n, k), {}};
   return std::move(LinearWeight::pack(cuda.device(), {&source, 1}, compute_of(dtype)).value());
 }
-template <class Args>
-bool takes(TestDevice& cuda, const Kernel<Args>& kernel, const Args& args) {
-  DeviceTraits invariant = cuda.device().traits();
-  invariant.batch_invariant = true;
-  return kernel.supports(cuda.device().traits(), args) || kernel.supports(invariant, args);
-}
 
 struct Case {
   DType dtype;
