@@ -56,6 +56,16 @@ __device__ __forceinline__ void copy_box_to_blocks(void* to, const CUtensorMap& 
       "r"(c0), "r"(c1), "r"(c2), "r"(c3), "r"(c4)
       : "memory");
 }
+// As copy_bytes() (bulk_copy.cuh), to blocks in the same way.
+__device__ __forceinline__ void copy_bytes_to_blocks(void* to, const void* from, uint32_t bytes,
+                                                     Barrier& barrier, uint16_t blocks) {
+  asm volatile(
+      "cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes.multicast::cluster [%0], "
+      "[%1], %2, [%3], %4;" ::"r"(shared_address(to)),
+      "l"(__cvta_generic_to_global(from)), "r"(bytes), "r"(shared_address(&barrier.state)),
+      "h"(blocks)
+      : "memory");
+}
 __device__ __forceinline__ float2 load_pair_of_cluster(uint32_t address) {
   float2 pair;
   asm volatile("ld.shared::cluster.v2.f32 {%0, %1}, [%2];"

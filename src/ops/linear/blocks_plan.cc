@@ -3,7 +3,9 @@
 
 #include "ops/linear/blocks.h"
 #include "ops/linear/blocks_gemv.h"
+#include "ops/linear/blocks_tiles.h"
 #include "ops/linear/blocks_wide.h"
+#include "ops/linear/tiles_layout.h"
 #include "ops/packing/pack_blocks.h"
 
 namespace headrace {
@@ -82,6 +84,98 @@ BlocksWidePlan plan_blocks_wide(const BlocksWideRows& rows, const LinearWeight::
     if (plan.stages >= 2) break;
   }
   plan.shared_bytes = plan.x_stages * x_stage + kBlocksWideWarps * (plan.stages * stage + scales);
+  return plan;
+}
+
+namespace {
+
+// How tiles are dealt: `sharers` blocks of a cluster have the same rows of x, `splits` such share
+// the K of their tiles.
+struct TileCut {
+  int32_t sharers, splits;
+  int32_t units;     // of `sharers` tiles
+  int32_t clusters;  // that go through them
+  double time;       // us, as measured on an H200
+};
+
+// Clusters of 1, 2, 3 ... blocks that find room at once on the 132 multiprocessors of an H200, a
+// block on each: groups of 16 and 18 multiprocessors do not divide by all of them.
+int32_t clusters_at_once(int32_t blocks, int32_t sm_count) {
+  constexpr int32_t kClusters[] = {132, 66, 39, 31, 23, 19, 15, 15};
+  return std::max(kClusters[blocks - 1] * sm_count / 132, 1);
+}
+
+TileCut cut_tiles(int64_t weight_rows, const BlocksWideRows& rows, int32_t sm_count) {
+  // A step of K, the end of a tile, sums that meet.
+  const double of_step = rows.tiles == 16 ? 1.7 : 2.8;
+  constexpr double kOfTile = 1.5, kOfMeeting = 3.0, kUnshared = 1.2;
+  TileCut best{};
+  for (const int32_t sharers : {2, 1}) {
+    const double step = sharers == 1 ? kUnshared * of_step : of_step;
+    const int64_t of_unit = int64_t{sharers} * kTilesWeightRows;
+    const auto units = static_cast<int32_t>((weight_rows + of_unit - 1) / of_unit * rows.x_blocks);
+    for (int32_t splits = 1; sharers * splits <= kTilesClusterMax; ++splits) {
+      const int32_t at_once = clusters_at_once(sharers * splits, sm_count);
+      const int32_t share = (rows.steps + splits - 1) / splits;
+      if (splits > 1 && (units > at_once || share < 2)) break;
+      const int32_t rounds = (units + at_once - 1) / at_once;
+      const double time = rounds * (share * step + kOfTile) + (splits > 1 ? kOfMeeting : 0.0);
+      if (best.units == 0 || time < best.time) {
+        best = {sharers, splits, units, std::min(units, at_once), time};
+      }
+    }
+  }
+  return best;
+}
+
+}  // namespace
+
+int64_t blocks_tiles_slab(const LinearWeight& weight) {
+  constexpr int64_t kBytesMax = 64 << 20, kRows = 256, kRowsMax = 2048;
+  return std::clamp(kBytesMax / (2 * weight.k()) / kRows * kRows, kRows, kRowsMax);
+}
+
+BlocksWideRows blocks_tiles_rows(int64_t m, const LinearWeight& weight, int32_t sm_count) {
+  const int64_t chunks = weight.k() / 32;
+  const auto steps = static_cast<int32_t>((chunks + kWideStepChunks - 1) / kWideStepChunks);
+  const auto of = [&](int32_t tiles) {
+    BlocksWideRows rows{};
+    rows.tiles = tiles;
+    rows.x_blocks = static_cast<int32_t>((m + 8 * tiles - 1) / (8 * tiles));
+    rows.steps = steps;
+    // Of a row its numbers and a factor.
+    rows.bytes = int64_t{rows.x_blocks} * tiles * (steps * tiles_step_bytes(1) + 8 * 4);
+    return rows;
+  };
+  const BlocksWideRows few = of(16), many = of(32);
+  return cut_tiles(weight.n(), few, sm_count).time < cut_tiles(weight.n(), many, sm_count).time
+             ? few
+             : many;
+}
+
+int64_t blocks_tiles_bytes(int64_t m, const LinearWeight& weight) {
+  const int64_t rows = (std::min(m, blocks_tiles_slab(weight)) + 255) / 256 * 256;
+  const int64_t chunks = weight.k() / 32;
+  const int64_t steps = (chunks + kWideStepChunks - 1) / kWideStepChunks;
+  return rows / 8 * (steps * tiles_step_bytes(1) + 8 * 4);
+}
+
+BlocksTilesPlan plan_blocks_tiles(const BlocksWideRows& rows, const LinearWeight::Segment& segment,
+                                  int32_t sm_count) {
+  constexpr int32_t kSharedMax = 225 << 10, kStagesMin = 2;
+  const TileCut cut = cut_tiles(segment.group_count * kLinearGroupRows, rows, sm_count);
+  BlocksTilesPlan plan{
+      .units = cut.units, .clusters = cut.clusters, .sharers = cut.sharers, .splits = cut.splits};
+  const PackedFormat& format = packed_format_of(segment.dtype);
+  const auto stage = kBlocksWideWarps * static_cast<int32_t>(stage_bytes(format));
+  const int32_t parts = 32 * packed_stage_chunks(format.low_bits) / format.part_columns;
+  const int32_t scales = kBlocksWideWarps * parts * 128;  // as lanes share them
+  plan.x_stages =
+      std::min((kSharedMax - scales - kStagesMin * stage) / kTilesXStageBytes, kTilesXStagesMax);
+  const int32_t x_bytes = plan.x_stages * kTilesXStageBytes;
+  plan.stages = std::min((kSharedMax - scales - x_bytes) / stage, kWideStagesMax);
+  const int32_t sums = plan.splits > 1 ? 8 * rows.tiles * (kTilesWeightRows + 4) * 4 : 0;
+  plan.shared_bytes = std::max(x_bytes + plan.stages * stage + scales, sums);
   return plan;
 }
 

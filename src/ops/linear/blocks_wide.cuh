@@ -6,10 +6,11 @@
 #pragma once
 
 #include "gpu/cluster.cuh"
-#include "gpu/wgmma.cuh"
 #include "ops/linear/blocks.cuh"
 #include "ops/linear/blocks_wide.h"
 #include "ops/linear/packed_stage.cuh"
+#include "ops/linear/wide_product.cuh"
+#include "ops/linear/wide_rings.cuh"
 #include "ops/linear/wide_rows.cuh"
 #include "ops/linear/wide_scales.cuh"
 
@@ -20,40 +21,6 @@ constexpr int kXStageChunks = kWideStepChunks / 2;         // a stage of x is ha
 constexpr int kWideRows = kBlocksWideWarps * kBlocksRows;  // of W
 // Sums of a row of x, when they meet: some floats more than rows, so that columns lie in all banks.
 constexpr int kSumsPitch = kWideRows + 4;
-
-// Where a product finds 16 columns of all tiles: core matrices 128 bytes apart along k, tiles 256.
-// The lower half of a descriptor, to which bytes / 16 may be added, and the upper.
-__device__ __forceinline__ uint32_t x_operand(uint32_t address) {
-  return (address & 0x3ffff) >> 4 | kCoreBytes >> 4 << 16;
-}
-constexpr uint32_t kTilesApart = 2 * kCoreBytes >> 4;
-
-// sums += a b' of 64 rows of W and kN rows of x, 16 columns.
-template <int kN>
-struct WideProduct;
-
-// clang-format off
-#define HEADRACE_WIDE_PRODUCT(N, COUNT, SUMS, A, B, ...) \
-  template <> \
-  struct WideProduct<N> { \
-    __device__ __forceinline__ static void add(float (&d)[COUNT], const uint32_t (&a)[4], uint32_t b) { \
-      asm volatile("{\n.reg .b64 x;\nmov.b64 x, {" B "};\nwgmma.mma_async.sync.aligned.m64n" #N "k16.f32.f16.f16 {" SUMS "}, " A ", x, 1, 1, 1, 0;\n}\n" \
-        : __VA_ARGS__ : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b), "n"(kTilesApart)); \
-    } \
-  };
-#define HEADRACE_SUMS_8(at) "+f"(d[at]), "+f"(d[at + 1]), "+f"(d[at + 2]), "+f"(d[at + 3]), "+f"(d[at + 4]), "+f"(d[at + 5]), "+f"(d[at + 6]), "+f"(d[at + 7])
-#define HEADRACE_NAMES_8 "%0, %1, %2, %3, %4, %5, %6, %7"
-#define HEADRACE_NAMES_16 HEADRACE_NAMES_8 ", %8, %9, %10, %11, %12, %13, %14, %15"
-#define HEADRACE_NAMES_32 HEADRACE_NAMES_16 ", %16, %17, %18, %19, %20, %21, %22, %23, %24, %25, %26, %27, %28, %29, %30, %31"
-HEADRACE_WIDE_PRODUCT(16, 8, HEADRACE_NAMES_8, "{%8, %9, %10, %11}", "%12, %13", HEADRACE_SUMS_8(0))
-HEADRACE_WIDE_PRODUCT(32, 16, HEADRACE_NAMES_16, "{%16, %17, %18, %19}", "%20, %21", HEADRACE_SUMS_8(0), HEADRACE_SUMS_8(8))
-HEADRACE_WIDE_PRODUCT(64, 32, HEADRACE_NAMES_32, "{%32, %33, %34, %35}", "%36, %37", HEADRACE_SUMS_8(0), HEADRACE_SUMS_8(8), HEADRACE_SUMS_8(16), HEADRACE_SUMS_8(24))
-#undef HEADRACE_WIDE_PRODUCT
-#undef HEADRACE_NAMES_32
-#undef HEADRACE_NAMES_16
-#undef HEADRACE_NAMES_8
-#undef HEADRACE_SUMS_8
-// clang-format on
 
 template <class T>
 struct WideArguments {
@@ -68,18 +35,6 @@ struct WideBarriers {
   Barrier arrived[kBlocksWideWarps][kWideStagesMax];    // stages of W
   Barrier read[kBlocksWideWarps][kWideStagesMax];       // they have been
   Barrier full[kWideStagesMax], empty[kWideStagesMax];  // stages of x; each warp has read one
-};
-
-// A place in a ring, and the parity of the phase that it is in.
-struct RingTurn {
-  int32_t slot = 0;
-  uint32_t phase = 0;
-
-  __device__ __forceinline__ void next(int32_t slots) {
-    if (++slot < slots) return;
-    slot = 0;
-    phase ^= 1;
-  }
 };
 
 // Where a block stands among those of its product.
@@ -100,7 +55,7 @@ struct WidePlace {
   }
 };
 
-// What the ninth warp does: stages of x, which are halves of steps; the first has the means too.
+// What the ninth warp brings: stages of x, which are halves of steps; the first has the means too.
 template <int kTiles>
 struct XStages {
   static constexpr int kHalfBytes = kXStageChunks * kChunkBytesOfTile * kTiles;
@@ -123,47 +78,11 @@ struct XStages {
   }
 };
 
-// What the tenth warp does: its first lanes bring stages of W, each to a ring of one warp.
-template <int kType>
-struct WStages {
-  using Stage = PackedStage<kType>;
-  static constexpr int kStagesOfStep = kWideStepChunks / Stage::kChunks;
-
-  // By one thread for each warp's ring.
-  static __device__ __forceinline__ void init(WideBarriers& barriers, int warp, int32_t slots) {
-    for (int32_t slot = 0; slot < slots; ++slot) {
-      barriers.arrived[warp][slot].init(1);
-      barriers.read[warp][slot].init(1);
-    }
-    fence_barrier_init();
-  }
-  static __device__ __forceinline__ void bring(std::byte* ring, WideBarriers& barriers, int warp,
-                                               const PackedGroup& group, int32_t chunks,
-                                               int32_t first, int32_t last, int32_t slots) {
-    RingTurn turn;
-#pragma unroll 1
-    for (int32_t i = first; i < last; ++i) {
-      if (i - first >= slots) barriers.read[warp][turn.slot].wait(turn.phase ^ 1);
-      const int32_t chunk =
-          wide_step_first_chunk(i / kStagesOfStep, chunks) + i % kStagesOfStep * Stage::kChunks;
-      std::byte* const to = ring + turn.slot * Stage::kBytes;
-      Barrier& arrived = barriers.arrived[warp][turn.slot];
-      arrived.arrive_expecting(Stage::kBytes);
-      copy_bytes(to, group.data + int64_t{chunk} * Stage::kOf.quant_bytes, Stage::kQuantBytes,
-                 arrived);
-      copy_bytes(to + Stage::kQuantBytes,
-                 scales_of_block<kType>(group, chunk * 32 / Stage::kOf.columns), Stage::kScaleBytes,
-                 arrived);
-      turn.next(slots);
-    }
-  }
-};
-
 // A warp's group of W, times the block's rows of x.
 template <class T, int kType, int kTiles>
 class WideWarp {
   using Stage = PackedStage<kType>;
-  using Scales = WideScales<kType>;
+  using Scales = WideScales<kType, true>;
   using X = XStages<kTiles>;
   static constexpr int kColumns = 8 * kTiles;
   static constexpr int kPartsOfStage = Stage::kChunks / kXStageChunks;  // stages of x
@@ -335,25 +254,23 @@ __global__ void __launch_bounds__(kWideThreads, 2)
   const int lane = static_cast<int>(threadIdx.x) % kWarpThreads;
   constexpr int kOfX = kBlocksWideWarps, kOfW = kOfX + 1;  // warps
   if (warp == kOfX && lane == 0) {
-    for (int32_t slot = 0; slot < x_slots; ++slot) {
-      barriers.full[slot].init(1);
-      barriers.empty[slot].init(kBlocksWideWarps);
-    }
-    fence_barrier_init();
+    init_x_ring(barriers.full, barriers.empty, x_slots, kBlocksWideWarps);
   }
-  if (warp == kOfW && lane < kBlocksWideWarps) WStages<kType>::init(barriers, lane, slots);
+  const auto stages_of = [&](int of) {
+    return WStages<kType>{barriers.arrived[of], barriers.read[of],
+                          rings + of * slots * PackedStage<kType>::kBytes, slots};
+  };
+  if (warp == kOfW && lane < kBlocksWideWarps) stages_of(lane).init();
   __syncthreads();
   float sums[4 * kTiles] = {};
   if (warp == kOfW) {
     if (lane < kBlocksWideWarps) {
       // Nobody writes W, so that it is asked for before earlier kernels have ended. Warps past the
       // last group repeat it: their sums are not stored.
-      const PackedGroup group =
-          args.common.weight.group(min(place.first_group + lane, args.common.groups - 1));
-      WStages<kType>::bring(rings + lane * slots * PackedStage<kType>::kBytes, barriers, lane,
-                            group, args.common.weight.chunks,
-                            place.first_step * WStages<kType>::kStagesOfStep,
-                            place.last_step * WStages<kType>::kStagesOfStep, slots);
+      RingTurn turn;
+      stages_of(lane).bring(
+          args.common.weight.group(min(place.first_group + lane, args.common.groups - 1)),
+          args.common.weight.chunks, place.first_step, place.last_step, turn);
     }
     wait_for_earlier_kernels();
   } else {
@@ -361,7 +278,7 @@ __global__ void __launch_bounds__(kWideThreads, 2)
     if (warp < kBlocksWideWarps) {
       WideWarp<T, kType, kTiles> own(args, barriers, warp,
                                      rings + warp * slots * PackedStage<kType>::kBytes,
-                                     scales + warp * WideScales<kType>::kBytes);
+                                     scales + warp * WideScales<kType, true>::kBytes);
       own.multiply(sums, shared, steps);
     } else if (lane == 0) {
       const int64_t first = int64_t{place.x_block} * args.rows.steps + place.first_step;
@@ -385,7 +302,7 @@ __global__ void __launch_bounds__(kWideThreads, 2)
   }
   sync_sharers(args.plan.splits);
   add_up_wide<T, kColumns>(args, left, place.rank, place.first_group * kBlocksRows,
-                           place.x_block * kColumns, WideScales<kType>::kRaised);
+                           place.x_block * kColumns, WideScales<kType, true>::kRaised);
   if (args.plan.splits > 1) cluster_sync();  // nobody leaves while others read
 }
 

@@ -41,7 +41,7 @@ inline constexpr int32_t kWideStagesMax = 4;  // of either ring
 BlocksWidePlan plan_blocks_wide(const BlocksWideRows& rows, const LinearWeight::Segment& segment,
                                 int32_t sm_count);
 
-// With more rows of x `unpacked` is ahead.
-inline constexpr int64_t kBlocksWideRowsMax = 128;
+// With more rows of x `blocks_tiles` is ahead.
+inline constexpr int64_t kBlocksWideRowsMax = 64;
 
 }  // namespace headrace

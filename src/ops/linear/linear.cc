@@ -5,6 +5,7 @@
 #include <fmt/format.h>
 
 #include "ops/linear/blocks.h"
+#include "ops/linear/blocks_tiles.h"
 #include "ops/linear/blocks_wide.h"
 #include "ops/linear/float8.h"
 #include "ops/linear/linear_cpu.h"
@@ -96,7 +97,8 @@ int64_t linear_workspace_bytes(int64_t m, const LinearWeight& weight) {
   const int64_t arranged = arranged_bytes(m, weight);
   if (invariant) return arranged + 512;
   const int64_t wide = blocks_wide_bytes(std::min(m, kBlocksWideRowsMax), weight);
-  return std::max({unpacked_bytes(weight) + library, wide, arranged}) + 512;
+  const int64_t tiles = blocks_tiles_bytes(m, weight);
+  return std::max({unpacked_bytes(weight) + library, wide, tiles, arranged}) + 512;
 }
 
 OpCost op_cost(const LinearArgs& args) {

@@ -7,17 +7,17 @@ ops_room(linear
     cpu_vnni_panels.cc cpu_avx512_bf16.cc cpu_amx.cc cpu_amx_unpack.cc
     blocks_plan.cc float8_plan.cc gemv_plan.cc grouped_plan.cc resident_plan.cc stream_plan.cc wgmma_plan.cc
   CUDA
-    linear_cuda.cc any_cuda.cu blocks_cuda.cu blocks_gemv_cuda.cu blocks_wide_cuda.cu exact_cuda.cu few_rows_cuda.cu float8_cuda.cu gemv_cuda.cu grouped_any_cuda.cu grouped_blocks_cuda.cu grouped_cuda.cu head_linear_cuda.cu
+    linear_cuda.cc any_cuda.cu blocks_cuda.cu blocks_gemv_cuda.cu blocks_tiles_cuda.cu blocks_wide_cuda.cu exact_cuda.cu few_rows_cuda.cu float8_cuda.cu gemv_cuda.cu grouped_any_cuda.cu grouped_blocks_cuda.cu grouped_cuda.cu head_linear_cuda.cu
     library_cuda.cu lora_linear_cuda.cu norm_route_cuda.cu resident_cuda.cu stream_cuda.cu
     wgmma_cuda.cu
   TESTS
     linear_test.cc linear_fits_test.cc linear_cuda_test.cc float8_cuda_test.cc norm_linear_test.cc norm_linear_cuda_test.cc residual_linear_test.cc
-    blocks_gemv_plan_test.cc blocks_wide_plan_test.cc cpu_plan_test.cc cpu_amx_emulated.cc gemv_layout_test.cc grouped_layout_test.cc
+    blocks_gemv_plan_test.cc blocks_tiles_plan_test.cc blocks_wide_plan_test.cc cpu_plan_test.cc cpu_amx_emulated.cc gemv_layout_test.cc grouped_layout_test.cc
     grouped_linear_test.cc lora_linear_test.cc lora_layout_test.cc lora_linear_cuda_test.cc grouped_linear_cuda_test.cc grouped_protocol_test.cc head_linear_cuda_test.cc norm_route_cuda_test.cc resident_layout_test.cc wgmma_layout_test.cc
     wgmma_protocol_test.cc
   GPU_WORDS
     lora_linear.cc lora_slot.cc lora_layout_test.cc
-    gemv_plan.cc resident_plan.cc wgmma_plan.cc gemv_layout_test.cc blocks_wide_plan_test.cc grouped_layout_test.cc grouped_protocol_test.cc
+    blocks_plan.cc gemv_plan.cc resident_plan.cc wgmma_plan.cc gemv_layout_test.cc blocks_tiles_plan_test.cc blocks_wide_plan_test.cc grouped_layout_test.cc grouped_protocol_test.cc
     resident_layout_test.cc wgmma_layout_test.cc
     wgmma_protocol_test.cc)
 

@@ -4,6 +4,7 @@
 
 #include "ops/linear/blocks.h"
 #include "ops/linear/blocks_gemv.h"
+#include "ops/linear/blocks_tiles.h"
 #include "ops/linear/blocks_wide.h"
 #include "ops/linear/exact.h"
 #include "ops/linear/float8.h"
@@ -83,12 +84,15 @@ constexpr std::array kLinear = {
     Kernel<LinearArgs>{"linear/cuda/exact_few", exact_few_fits, run_exact_few},
     Kernel<LinearArgs>{"linear/cuda/exact", exact_fits, run_exact},
     Kernel<LinearArgs>{"linear/cuda/exact_any", exact_any_fits, run_exact_any},
+    Kernel<LinearArgs>{"linear/cuda/blocks_tiles", blocks_tiles_pay, run_blocks_tiles},
     Kernel<LinearArgs>{"linear/cuda/blocks_wide", blocks_wide_pay, run_blocks_wide},
     Kernel<LinearArgs>{"linear/cuda/blocks_gemv", blocks_gemv_pays, run_blocks_gemv},
     Kernel<LinearArgs>{"linear/cuda/blocks", blocks_pay, run_blocks},
     Kernel<LinearArgs>{"linear/cuda/unpacked", unpacked_fits, run_unpacked},
     Kernel<LinearArgs>{"linear/cuda/blocks_any_rows", blocks_fit, run_blocks, Selection::kByName},
     Kernel<LinearArgs>{"linear/cuda/blocks_gemv_any_size", blocks_gemv_fits, run_blocks_gemv,
+                       Selection::kByName},
+    Kernel<LinearArgs>{"linear/cuda/blocks_tiles_any_rows", blocks_tiles_fit, run_blocks_tiles,
                        Selection::kByName},
     Kernel<LinearArgs>{"linear/cuda/blocks_wide_any_rows", blocks_wide_fit, run_blocks_wide,
                        Selection::kByName},
@@ -154,6 +158,8 @@ constexpr std::array kNormLinear = {
     kernel<NormLinearArgs, resident_pays, run_resident>("norm_linear/cuda/resident"),
     kernel<NormLinearArgs, gemv_pays, run_gemv>("norm_linear/cuda/gemv"),
     Kernel<NormLinearArgs>{"norm_linear/cuda/float8", norm_float8_fits, run_norm_float8},
+    Kernel<NormLinearArgs>{"norm_linear/cuda/blocks_tiles", norm_blocks_tiles_fit,
+                           run_norm_blocks_tiles},
     kernel<NormLinearArgs, resident_fits, run_resident>("norm_linear/cuda/resident_any_rows",
                                                         Selection::kByName),
     kernel<NormLinearArgs, gemv_fits, run_gemv>("norm_linear/cuda/gemv_any_size",
@@ -164,6 +170,8 @@ constexpr std::array kNormGatedLinear = {
     kernel<NormGatedLinearArgs, gemv_pays, run_gemv>("norm_gated_linear/cuda/gemv"),
     Kernel<NormGatedLinearArgs>{"norm_gated_linear/cuda/float8", norm_gated_float8_fits,
                                 run_norm_gated_float8},
+    Kernel<NormGatedLinearArgs>{"norm_gated_linear/cuda/blocks_tiles", norm_gated_blocks_tiles_fit,
+                                run_norm_gated_blocks_tiles},
     kernel<NormGatedLinearArgs, resident_fits, run_resident>(
         "norm_gated_linear/cuda/resident_any_rows", Selection::kByName),
     kernel<NormGatedLinearArgs, gemv_fits, run_gemv>("norm_gated_linear/cuda/gemv_any_size",

@@ -217,7 +217,7 @@ struct PackedCase {
   DType first_type, second_type;
   int64_t m, n, k;
   bool bias, accumulates;
-  int64_t x_gap = 8;
+  int64_t x_gap = 8, y_gap = 8;
 };
 
 void run_packed_case(TestDevice& cuda, const PackedCase& c) {
@@ -229,9 +229,22 @@ void run_packed_case(TestDevice& cuda, const PackedCase& c) {
   const std::vector<float> bias = random_floats(rng, c.n);
   const CudaArray<float> bias_on(cuda, bias);
   CudaMatrix x_on(cuda, c.dtype, c.m, c.k, c.x_gap, &x);
+  std::vector<std::pair<double, double>> sums;  // and the sum of the products' sizes
+  for (int64_t i = 0; i < c.m * c.n; ++i) {
+    const float* const x_row = &x[static_cast<size_t>(i / c.n * c.k)];
+    const std::vector<float>& w_row = stack.rows[static_cast<size_t>(i % c.n)];
+    double sum = c.bias ? bias[static_cast<size_t>(i % c.n)] : 0, size = 0;
+    for (size_t j = 0; j < w_row.size(); ++j) {
+      const double product = static_cast<double>(x_row[j]) * w_row[j];
+      sum += product;
+      size += std::abs(product);
+    }
+    if (c.accumulates) sum += y[static_cast<size_t>(i)];
+    sums.emplace_back(sum, size);
+  }
   int kernels_run = 0;
   for (const auto& kernel : linear_kernels().all()) {
-    CudaMatrix y_on(cuda, c.y_dtype, c.m, c.n, 8, c.accumulates ? &y : nullptr);
+    CudaMatrix y_on(cuda, c.y_dtype, c.m, c.n, c.y_gap, c.accumulates ? &y : nullptr);
     const LinearArgs args{
         .x = x_on.view(),
         .weight = &stack.weight,
@@ -243,25 +256,18 @@ void run_packed_case(TestDevice& cuda, const PackedCase& c) {
                  std::string(dtype_name(c.second_type)) + " M" + std::to_string(c.m) + " N" +
                  std::to_string(c.n) + " K" + std::to_string(c.k));
     ++kernels_run;
-    // Weights are exact, or rounded to x's type where they are unpacked; `blocks_wide` rounds them,
-    // scales and minima to F16.
+    // Weights are exact, or rounded to x's type where they are unpacked; `blocks_wide` and
+    // `blocks_tiles` round them, scales and minima to F16.
     double weight_unit = 0;
     if (kernel.name == "linear/cuda/unpacked") weight_unit = unit_of(c.dtype) / 2;
-    if (kernel.name.starts_with("linear/cuda/blocks_wide"))
+    if (kernel.name.starts_with("linear/cuda/blocks_wide") ||
+        kernel.name.starts_with("linear/cuda/blocks_tiles"))
       weight_unit = 1.5 * unit_of(DType::kF16);
     OpContext context = cuda.context();
     kernel.run(context, args);
     const std::vector<float> result = y_on.read();
     for (int64_t i = 0; i < c.m * c.n; ++i) {
-      const int64_t row = i / c.n, column = i % c.n;
-      double sum = c.bias ? bias[static_cast<size_t>(column)] : 0, size = 0;
-      for (int64_t j = 0; j < c.k; ++j) {
-        const double product = static_cast<double>(x[static_cast<size_t>(row * c.k + j)]) *
-                               stack.rows[static_cast<size_t>(column)][static_cast<size_t>(j)];
-        sum += product;
-        size += std::abs(product);
-      }
-      if (c.accumulates) sum += y[static_cast<size_t>(i)];
+      const auto [sum, size] = sums[static_cast<size_t>(i)];
       // A part's minimum and its scaled sum may cancel: errors are of their sizes.
       const double bound =
           (3e-5 + weight_unit) * size + 2 * unit_of(c.y_dtype) * (std::abs(sum) + 2);
@@ -338,6 +344,28 @@ TEST(LinearCuda, SomeDozensOfRowsOfBlocksAgreeWithSumsInDouble) {
   }
 }
 
+// Tiles of 128 and of 256 rows of x, blocks that share K or rows of x and such that do not,
+// clusters that go through several tiles, more rows than are taken at a time, rows of y that lie
+// anyhow.
+TEST(LinearCuda, ManyRowsOfBlocksAgreeWithSumsInDouble) {
+  HR_CUDA_DEVICE_OR_SKIP(cuda);
+  for (const DType type : kWeightTypes) {
+    if (!is_quantised(type)) continue;
+    run_packed_case(cuda, {DType::kBF16, DType::kBF16, type, type, 130, 400, 2304, true, false});
+    run_packed_case(cuda,
+                    {DType::kF16, DType::kF32, type, DType::kQ4_K, 300, 33, 1024, true, true});
+    run_packed_case(cuda, {DType::kBF16, DType::kBF16, type, type, 65, 130, whole_blocks(type, 608),
+                           false, true, 8, 1});
+  }
+  for (const DType type : {DType::kQ4_K, DType::kQ6_K, DType::kQ8_0}) {
+    run_packed_case(cuda, {DType::kBF16, DType::kBF16, type, type, 70, 18000, 256, true, false});
+    run_packed_case(cuda, {DType::kF16, DType::kF16, type, type, 300, 9001, 256, false, true});
+    run_packed_case(cuda, {DType::kBF16, DType::kF32, type, type, 2100, 33, 512, false, false});
+    run_packed_case(cuda, {DType::kBF16, DType::kF32, type, type, 260, 64, 14336, true, false});
+    run_packed_case(cuda, {DType::kBF16, DType::kF32, type, type, 200, 301, 512, true, true, 8, 3});
+  }
+}
+
 // F16, in which weights of eight bits and fewer are multiplied, has no such number.
 TEST(LinearCuda, NumbersBeyondF16AreMultiplied) {
   HR_CUDA_DEVICE_OR_SKIP(cuda);
@@ -345,7 +373,7 @@ TEST(LinearCuda, NumbersBeyondF16AreMultiplied) {
   for (const DType type : {DType::kQ4_K, DType::kQ8_0, DType::kQ6_K}) {
     Rng rng(7);
     const PackedStack stack(cuda, rng, type, type, kN, kK, LinearCompute::kFast);
-    for (const int64_t m : {1, 4, 8, 24}) {
+    for (const int64_t m : {1, 4, 8, 24, 130}) {
       std::vector<float> x = rounded_floats(rng, DType::kBF16, m * kK);
       const int64_t row = m / 2;  // one of them, whose numbers are large but for some
       for (int64_t j = 0; j < kK; j += kLarge) {

@@ -8,6 +8,7 @@
 
 #include "ops/cuda_fixture.h"
 #include "ops/linear/norm_linear.h"
+#include "ops/packing/random_matrix.h"
 
 namespace headrace {
 namespace {
@@ -213,6 +214,67 @@ TEST(NormLinearCuda, AResidualIsAddedByTwoOps) {
   EXPECT_EQ(sums[0], sums[1]);
   EXPECT_EQ(results[0], results[1]);
   EXPECT_EQ(sums[0][0], 2 * x[0]);
+}
+
+// Many rows by packed block types: the kernel that makes F16 of rows normalises them, too, and adds
+// what waits, as two ops do.
+TEST(NormLinearCuda, RowsOfBlocksAreNormalisedAsByTwoOps) {
+  HR_CUDA_DEVICE_OR_SKIP(cuda);
+  struct Shape3 {
+    int64_t m, n, k;
+  };
+  for (const auto& [m, n, k] : {Shape3{65, 96, 576},
+                                {130, 400, 2304},
+                                {300, 34, 14336},
+                                {600, 160, 4096},
+                                {1600, 32, 20480},
+                                {70, 32, 20480}}) {
+    for (const DType dtype : {DType::kBF16, DType::kF16}) {
+      SCOPED_TRACE(std::string(dtype_name(dtype)) + " M" + std::to_string(m) + " N" +
+                   std::to_string(n) + " K" + std::to_string(k));
+      Rng rng(static_cast<uint64_t>(m + k));
+      const RandomMatrix values(rng, DType::kQ8_0, n, k);
+      const LinearSource source{values.view(), {}};
+      const LinearWeight weight =
+          std::move(LinearWeight::pack(cuda.device(), {&source, 1}, compute_of(dtype)).value());
+      ASSERT_FALSE(weight.is_matrix());
+      const std::vector<float> x = rounded_floats(rng, dtype, m * k);
+      const std::vector<float> waiting = rounded_floats(rng, dtype, m * k);
+      const CudaArray<float> norm_on(cuda, random_floats(rng, k));
+      for (const bool residual : {false, true}) {
+        std::vector<std::vector<float>> sums, results;
+        for (const bool two_ops : {true, false}) {
+          OpHooks hooks;
+          if (two_ops) hooks.preferred = {"norm_linear/two_ops"};
+          CudaMatrix x_on(cuda, dtype, m, k, 8, &x), residual_on(cuda, dtype, m, k, 0, &waiting);
+          CudaMatrix normed(cuda, dtype, m, k, 0, nullptr), y(cuda, dtype, m, n, 0, nullptr);
+          const NormLinearArgs args{
+              .norm = {.x = x_on.view(),
+                       .residual = residual ? residual_on.view() : TensorView{},
+                       .weight = norm_on.data(),
+                       .eps = kEps,
+                       .out = normed.view(),
+                       .residual_scale = 0.5f},
+              .linear = {.x = normed.view(), .weight = &weight, .bias = nullptr, .y = y.view()}};
+          OpContext context = cuda.context();
+          context.hooks = &hooks;
+          ASSERT_EQ(choose_kernel(context, norm_linear_kernels(), args).name,
+                    two_ops ? "norm_linear/two_ops" : "norm_linear/cuda/blocks_tiles");
+          norm_linear(context, args);
+          sums.push_back(x_on.read());
+          results.push_back(y.read());
+        }
+        EXPECT_EQ(sums[0], sums[1]);
+        double size = 0;
+        for (const float value : results[0]) size += double{value} * value;
+        size = std::sqrt(size / static_cast<double>(results[0].size()));
+        for (size_t i = 0; i < results[0].size(); ++i) {
+          ASSERT_NEAR(results[1][i], results[0][i], 0.02 * (size + std::abs(results[0][i])))
+              << "element " << i;
+        }
+      }
+    }
+  }
 }
 
 // The named kernel where it fits, or null.

@@ -14,23 +14,25 @@ struct WideMeans {
   uint32_t most[2], rest[2];
 };
 
-template <int kType>
+// kApart: what quants of four bits have beside their scale (a minimum, a zero point) is a product
+// of its own with the means of x, where instructions are short; else it is in the weights, where
+// products are.
+template <int kType, bool kApart>
 struct WideScales {
   using Stage = PackedStage<kType>;
   static constexpr PackedFormat kOf = kFormat<kType>;
   // Quants of four bits are made pairs 16 + q / 64 and 1 + q / 64 by one operation, and weights by
-  // one more, which takes the 16 and the 1 off. What else is to be taken off, or added, is a
-  // product of its own with the means of x.
+  // one more, which takes the 16 and the 1 off, or by two, which have the rest as well.
   static constexpr bool kOwnPairs = kNibbles<kType>;
-  static constexpr bool kMeans = kOwnPairs && (kOf.minimum || kOf.zero != 0);
+  static constexpr bool kMeans = kApart && kOwnPairs && (kOf.minimum || kOf.zero != 0);
   static_assert(!kMeans || (Stage::kParts == 8 && !(kOf.minimum && kOf.zero != 0)));
   // Weights are so much larger while they are multiplied: scales of small ones would else be below
   // what F16 holds in full.
   static constexpr float kRaised = kOwnPairs ? 4.0f : 64.0f;
   static constexpr float kScaleFactor = kOwnPairs ? 64.0f * kRaised : kRaised;
-  static constexpr float kMinimumFactor = kOwnPairs ? 32.0f * kRaised : kRaised;
-  // [part][pair of rows] of the stage, a uint4: the scales of both rows, and 16 times them or the
-  // minima; each twice.
+  static constexpr float kMinimumFactor = kMeans ? 32.0f * kRaised : kRaised;
+  // [part][pair of rows] of the stage, a uint4: the scales of both rows, and 16 times them (where
+  // minima are apart) or the minima; each twice.
   static constexpr int kBytes = Stage::kParts * 8 * static_cast<int>(sizeof(uint4));
 
   // Of the stage, to `shared`. REQUIRES: all lanes of the warp; none reads `shared` any more
@@ -43,7 +45,8 @@ struct WideScales {
       const int part = lane % 4 * Stage::kPartsOfLane + i;
       parts[i] = part_of(stage.raw(part));
       const __half2 scale = parts[i].scale;
-      const __half2 other = kOwnPairs ? __hmul2(scale, __float2half2_rn(16.0f)) : parts[i].minimum;
+      const __half2 other =
+          kOwnPairs && kApart ? __hmul2(scale, __float2half2_rn(16.0f)) : parts[i].minimum;
       reinterpret_cast<uint4*>(shared)[part * 8 + lane / 4] = {low_twice(scale), high_twice(scale),
                                                                low_twice(other), high_twice(other)};
     }
@@ -135,21 +138,31 @@ struct WideScales {
     return {scale, most, __hfma2(e, times, __hneg2(most))};
   }
 
-  // Of row `half` of the lane's two: columns 4c and 4c + 2, then 4c + 1 and 4c + 3.
+  // Of row `half` of the lane's two: columns 4c and 4c + 2, then 4c + 1 and 4c + 3. `other`: as
+  // share() leaves it.
   static __device__ __forceinline__ void own_pairs(uint32_t (&a)[2][4], int half, uint32_t even,
-                                                   uint32_t scale, uint32_t sixteen) {
+                                                   uint32_t scale, uint32_t other) {
     const auto quants = [](uint32_t word, uint32_t mask, uint32_t bias) {  // (word & mask) | bias
       uint32_t result;
       asm("lop3.b32 %0, %1, %2, %3, 0xea;" : "=r"(result) : "r"(word), "r"(mask), "r"(bias));
       return result;
     };
+    // `bias`: of the pair, `apart`: what the scale makes of it.
+    const auto weights = [&](uint32_t pair, float bias, uint32_t apart) {
+      if constexpr (kApart) {
+        return bits(__hfma2(pair_of(pair), pair_of(scale), __hneg2(pair_of(apart))));
+      } else {
+        constexpr float kZero = kOf.minimum ? 0.0f : static_cast<float>(kOf.zero) / 64.0f;
+        const __half2 quant = __hsub2(pair_of(pair), __float2half2_rn(bias + kZero));
+        return bits(kOf.minimum ? __hfma2(quant, pair_of(scale), pair_of(other))
+                                : __hmul2(quant, pair_of(scale)));
+      }
+    };
     const auto low = [&](uint32_t word) {
-      return bits(__hfma2(pair_of(quants(word, 0x000f000f, 0x4c004c00)), pair_of(scale),
-                          __hneg2(pair_of(sixteen))));
+      return weights(quants(word, 0x000f000f, 0x4c004c00), 16.0f, other);
     };
     const auto high = [&](uint32_t word) {
-      return bits(__hfma2(pair_of(quants(word, 0x00f000f0, 0x3c003c00)), pair_of(scale),
-                          __hneg2(pair_of(scale))));
+      return weights(quants(word, 0x00f000f0, 0x3c003c00), 1.0f, scale);
     };
     const uint32_t odd = even >> 8;
     a[0][half] = low(even);

@@ -1,0 +1,234 @@
+// What blocks_tiles.cuh does with the sums of a tile: scales them, adds a bias and what y has, and
+// stores them.
+#pragma once
+
+#include "gpu/cluster.cuh"
+#include "gpu/mma.cuh"
+#include "gpu/named_barrier.cuh"
+#include "gpu/vector.cuh"
+#include "ops/linear/blocks.cuh"
+#include "ops/linear/blocks_tiles.h"
+#include "ops/linear/tiles_layout.h"
+
+namespace headrace::gpu {
+
+constexpr int kTilesPitch = kTilesWeightRows + 4;               // sums of a row of x, in all banks
+constexpr int kTilesWorkers = kBlocksWideWarps * kWarpThreads;  // threads that multiply
+constexpr int kTilesMeet = 1;                                   // their named barrier
+// Factors and columns of y that a thread reads at a time: what it stores may be what it reads next,
+// as far as a compiler knows.
+constexpr int kTilesBatch = 8;
+
+// Rows of y, whose type is chosen at run time. Columns 2i and 2i + 1 of a row belong to one lane.
+struct TilesOutput {
+  std::byte* data;
+  int64_t stride;  // bytes
+  DType dtype;
+  bool pairs;  // two columns are one access
+  bool accumulates;
+  int32_t columns;
+
+  template <class T>
+  __device__ __forceinline__ T* at(int64_t row, int64_t column) const {
+    return reinterpret_cast<T*>(data + row * stride) + column;
+  }
+  // Columns `column`, which is even, and the next. Where there is no next, what is read for it has
+  // no meaning.
+  template <class T>
+  __device__ __forceinline__ Vector<T, 2> load(int64_t row, int32_t column) const {
+    const T* const from = at<T>(row, column);
+    if (pairs) return Vector<T, 2>::load(from);
+    return {{from[0], column + 1 < columns ? from[1] : from[0]}};
+  }
+  template <class T>
+  __device__ __forceinline__ void store(int64_t row, int32_t column, float2 values) const {
+    T* const to = at<T>(row, column);
+    const bool both = column + 1 < columns;
+    if (pairs && both) {
+      return Vector<T, 2>{{from_float<T>(values.x), from_float<T>(values.y)}}.store(to);
+    }
+    to[0] = from_float<T>(values.x);
+    if (both) to[1] = from_float<T>(values.y);
+  }
+};
+
+// body.operator()<T, kAccumulates>() for what y is.
+template <class Body>
+__device__ __forceinline__ void with_output(const TilesOutput& y, const Body& body) {
+  const auto of_type = [&]<class T>() {
+    if (y.accumulates) return body.template operator()<T, true>();
+    body.template operator()<T, false>();
+  };
+  if (y.dtype == DType::kF32) return of_type.template operator()<float>();
+  if (y.dtype == DType::kF16) return of_type.template operator()<__half>();
+  of_type.template operator()<__nv_bfloat16>();
+}
+struct TilesArguments {
+  PackedSegment weight;
+  const float* bias;  // of the segment's rows, or null
+  TilesOutput y;      // its columns are the segment's rows
+  int32_t m, groups;
+  float scale;           // of all sums
+  const std::byte* x;    // as stage_tile_rows() leaves it
+  const float* factors;  // too
+  BlocksWideRows rows;
+  BlocksTilesPlan plan;
+
+  __device__ __forceinline__ float2 bias_of(int32_t row, bool both) const {
+    if (bias == nullptr) return {};
+    return {bias[row], both ? bias[row + 1] : 0.0f};
+  }
+};
+
+// What a block has of a unit.
+struct TilesShare {
+  int32_t tile, x_block;          // of W, of x
+  int32_t first_step, last_step;  // of K
+};
+
+__device__ __forceinline__ float2 finished(float2 sums, float factor, float2 bias) {
+  return {fmaf(sums.x, factor, bias.x), fmaf(sums.y, factor, bias.y)};
+}
+
+// --- straight from registers: a lane has two rows of W side by side ---
+
+// What y has in rows `first`, the next, 8 more, and so on. Nothing stands between the loads that
+// would wait for one of them.
+template <class T, int kCount>
+__device__ __forceinline__ void load_before(Vector<T, 2> (&before)[kCount][2],
+                                            const TilesArguments& args, int32_t first, int32_t n) {
+  const auto load_all = [&](const auto& load) {
+#pragma unroll
+    for (int t = 0; t < kCount; ++t) {
+#pragma unroll
+      for (int i = 0; i < 2; ++i) {
+        const T* const at = args.y.at<T>(min(first + 8 * t + i, args.m - 1), n);
+        before[t][i] = load(at);
+      }
+    }
+  };
+  // Where there is no second column, what is read for it has no meaning.
+  if (args.y.pairs) return load_all([](const T* at) { return Vector<T, 2>::load(at); });
+  const int next = n + 1 < args.y.columns ? 1 : 0;
+  load_all([next](const T* at) { return Vector<T, 2>{{at[0], at[next]}}; });
+}
+
+template <class T, bool kAccumulates, int kTiles>
+__device__ __forceinline__ void store_tile(const TilesArguments& args, const TilesShare& share,
+                                           const float (&sums)[4 * kTiles], int warp) {
+  const int lane = static_cast<int>(threadIdx.x) % kWarpThreads;
+  const int32_t n = (kBlocksWideWarps * share.tile + warp) * kBlocksRows + 2 * (lane / 4);
+  if (n >= args.y.columns) return;
+  const float2 bias = args.bias_of(n, n + 1 < args.y.columns);
+  const int32_t first = share.x_block * 8 * kTiles + 2 * (lane % 4);
+  constexpr int kBatch = sizeof(T) == 2 ? kTilesBatch : kTilesBatch / 2;
+#pragma unroll
+  for (int batch = 0; batch < kTiles; batch += kBatch) {
+    float2 factors[kBatch];
+    Vector<T, 2> before[kBatch][2];
+#pragma unroll
+    for (int t = 0; t < kBatch; ++t) {
+      factors[t] = *reinterpret_cast<const float2*>(args.factors + first + 8 * (batch + t));
+    }
+    if constexpr (kAccumulates) load_before<T, kBatch>(before, args, first + 8 * batch, n);
+#pragma unroll
+    for (int t = 0; t < kBatch; ++t) {
+#pragma unroll
+      for (int i = 0; i < 2; ++i) {
+        const int32_t m = first + 8 * (batch + t) + i;
+        if (m >= args.m) continue;
+        const float* const own = sums + 4 * (batch + t) + i;
+        float2 value =
+            finished({own[0], own[2]}, (i == 0 ? factors[t].x : factors[t].y) * args.scale, bias);
+        if constexpr (kAccumulates) {
+          value = {value.x + to_float(before[t][i].values[0]),
+                   value.y + to_float(before[t][i].values[1])};
+        }
+        args.y.store<T>(m, n, value);
+      }
+    }
+  }
+}
+
+// --- from what the blocks that share K have left in shared memory ---
+
+template <int kTiles>
+__device__ __forceinline__ void leave_tile(const float (&sums)[4 * kTiles], int warp, float* left) {
+  const int lane = static_cast<int>(threadIdx.x) % kWarpThreads;
+#pragma unroll
+  for (int t = 0; t < kTiles; ++t) {
+#pragma unroll
+    for (int i = 0; i < 2; ++i) {
+      *reinterpret_cast<float2*>(left + (8 * t + 2 * (lane % 4) + i) * kTilesPitch +
+                                 warp * kBlocksRows +
+                                 2 * (lane / 4)) = {sums[4 * t + i], sums[4 * t + 2 + i]};
+    }
+  }
+}
+
+// finish(row of x, which of the lane's two pairs of rows of W, sums of each pair, factor) for this
+// block's share of a tile. A warp takes rows of x two by two, a lane rows 2l and 64 + 2l of W, so
+// that many loads from other blocks are on their way at once. `block_of(i)`: those that share K.
+template <int kTiles, class BlockOf, class Finish>
+__device__ __forceinline__ void add_up_tile(const TilesArguments& args, const TilesShare& share,
+                                            int32_t split, const float* left,
+                                            const BlockOf& block_of, const Finish& finish) {
+  constexpr int kPairs = kTilesWeightRows / 64;
+  const int lane = static_cast<int>(threadIdx.x) % kWarpThreads;
+  const int32_t splits = args.plan.splits;
+  const int32_t share_of_rows = (8 * kTiles + splits - 1) / splits;
+  const int32_t last = min((split + 1) * share_of_rows, 8 * kTiles);
+  const int32_t first = split * share_of_rows + static_cast<int32_t>(threadIdx.x) / kWarpThreads;
+#pragma unroll 1
+  for (int32_t row = first; row < last; row += 2 * kBlocksWideWarps) {
+    float2 sums[2][kPairs] = {};
+#pragma unroll
+    for (int i = 0; i < 2; ++i) {
+      const int32_t of_tile = min(row + i * kBlocksWideWarps, last - 1);
+#pragma unroll
+      for (int j = 0; j < kPairs; ++j) {
+        const uint32_t own = shared_address(left + of_tile * kTilesPitch + 64 * j + 2 * lane);
+        float2 parts[kTilesClusterMax];
+#pragma unroll
+        for (int from = 0; from < kTilesClusterMax; ++from) {
+          parts[from] = from < splits ? load_pair_of_cluster(address_in_block(own, block_of(from)))
+                                      : float2{};
+        }
+#pragma unroll
+        for (const float2& part : parts) {
+          sums[i][j] = {sums[i][j].x + part.x, sums[i][j].y + part.y};
+        }
+      }
+    }
+#pragma unroll
+    for (int i = 0; i < 2; ++i) {
+      const int32_t m = share.x_block * 8 * kTiles + row + i * kBlocksWideWarps;
+      if (row + i * kBlocksWideWarps < last && m < args.m) {
+        finish(m, sums[i], args.factors[m] * args.scale);
+      }
+    }
+  }
+}
+
+template <class T, bool kAccumulates, int kTiles, class BlockOf>
+__device__ __forceinline__ void store_shared_tile(const TilesArguments& args,
+                                                  const TilesShare& share, int32_t split,
+                                                  const float* left, const BlockOf& block_of) {
+  const int lane = static_cast<int>(threadIdx.x) % kWarpThreads;
+  add_up_tile<kTiles>(
+      args, share, split, left, block_of, [&](int32_t m, const float2(&sums)[2], float factor) {
+#pragma unroll
+        for (int j = 0; j < 2; ++j) {
+          const int32_t n = share.tile * kTilesWeightRows + 64 * j + 2 * lane;
+          if (n >= args.y.columns) continue;
+          float2 value = finished(sums[j], factor, args.bias_of(n, n + 1 < args.y.columns));
+          if constexpr (kAccumulates) {
+            const Vector<T, 2> before = args.y.load<T>(m, n);
+            value = {value.x + to_float(before.values[0]), value.y + to_float(before.values[1])};
+          }
+          args.y.store<T>(m, n, value);
+        }
+      });
+}
+
+}  // namespace headrace::gpu
