@@ -154,8 +154,7 @@ bool blocks_tiles_fit(const DeviceTraits& traits, const LinearArgs& args) {
 // ahead, with more `unpacked`.
 bool blocks_tiles_pay(const DeviceTraits& traits, const LinearArgs& args) {
   constexpr int64_t kRowsMin = 65, kRowsMax = 2048;
-  const int64_t m = args.x.rows();
-  return blocks_tiles_fit(traits, args) && m >= kRowsMin && m <= kRowsMax;
+  return blocks_tiles_fit(traits, args) && args.x.rows() >= kRowsMin && args.x.rows() <= kRowsMax;
 }
 
 void run_blocks_tiles(OpContext& context, const LinearArgs& args) {
