@@ -5,6 +5,7 @@
 
 #include "ops/linear/blocks.h"
 #include "ops/linear/blocks_gemv.h"
+#include "ops/linear/segment_fixture.h"
 #include "ops/packing/pack_blocks.h"
 
 namespace headrace {
@@ -12,14 +13,6 @@ namespace {
 
 constexpr int32_t kMultiprocessors = 132;
 constexpr int64_t kSharedOfABlock = 227 << 10;
-
-LinearWeight::Segment segment_of(DType type, int64_t groups) {
-  LinearWeight::Segment segment{};
-  segment.dtype = type;
-  segment.row_count = 16 * groups;
-  segment.group_count = groups;
-  return segment;
-}
 
 int64_t stage_bytes(DType type) {
   const PackedFormat& format = packed_format_of(type);

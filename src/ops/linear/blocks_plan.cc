@@ -19,6 +19,18 @@ int64_t stage_bytes(const PackedFormat& format) {
   return chunks * format.quant_bytes + blocks * (format.half_bytes + format.part_scale_bytes);
 }
 
+// Scales of a stage of each of a block's warps, as its lanes share them (wide_scales.cuh).
+int32_t shared_scale_bytes(const PackedFormat& format) {
+  const int32_t parts = 32 * packed_stage_chunks(format.low_bits) / format.part_columns;
+  return kBlocksWideWarps * parts * 128;
+}
+
+// Of K.
+int32_t wide_steps(const LinearWeight& weight) {
+  const int64_t chunks = weight.k() / 32;
+  return static_cast<int32_t>((chunks + kWideStepChunks - 1) / kWideStepChunks);
+}
+
 }  // namespace
 
 int64_t unpacked_rows(const LinearWeight& weight) {
@@ -44,8 +56,7 @@ BlocksWideRows blocks_wide_rows(int64_t m, const LinearWeight& weight) {
   BlocksWideRows rows{};
   rows.tiles = m <= 16 ? 2 : m <= 32 ? 4 : 8;
   rows.x_blocks = static_cast<int32_t>((m + 8 * rows.tiles - 1) / (8 * rows.tiles));
-  const int64_t chunks = weight.k() / 32;
-  rows.steps = static_cast<int32_t>((chunks + kWideStepChunks - 1) / kWideStepChunks);
+  rows.steps = wide_steps(weight);
   // Of a row its numbers and a factor.
   rows.bytes = int64_t{rows.x_blocks} * rows.tiles * (int64_t{rows.steps} * kWideStepBytes + 8 * 4);
   return rows;
@@ -73,17 +84,16 @@ BlocksWidePlan plan_blocks_wide(const BlocksWideRows& rows, const LinearWeight::
   }
   const PackedFormat& format = packed_format_of(segment.dtype);
   const auto stage = static_cast<int32_t>(stage_bytes(format));
-  const int32_t parts = 32 * packed_stage_chunks(format.low_bits) / format.part_columns;
-  const int32_t scales = parts * 128;   // as lanes share them (wide_scales.cuh)
+  const int32_t scales = shared_scale_bytes(format);
   constexpr int32_t kMeansBytes = 256;  // of a tile of x, in the first half of each step
   const int32_t x_stage = rows.tiles * ((kWideStepBytes - kMeansBytes) / 2 + kMeansBytes);
   // As many stages of x as leave room for two of W.
   for (plan.x_stages = kWideStagesMax;; --plan.x_stages) {
-    const int32_t room = kSharedMax - plan.x_stages * x_stage - kBlocksWideWarps * scales;
+    const int32_t room = kSharedMax - plan.x_stages * x_stage - scales;
     plan.stages = std::min(room / (kBlocksWideWarps * stage), kWideStagesMax);
     if (plan.stages >= 2) break;
   }
-  plan.shared_bytes = plan.x_stages * x_stage + kBlocksWideWarps * (plan.stages * stage + scales);
+  plan.shared_bytes = plan.x_stages * x_stage + kBlocksWideWarps * plan.stages * stage + scales;
   return plan;
 }
 
@@ -128,6 +138,11 @@ TileCut cut_tiles(int64_t weight_rows, const BlocksWideRows& rows, int32_t sm_co
   return best;
 }
 
+// Of 8 rows: their numbers and a factor each.
+int64_t staged_tile_bytes(const LinearWeight& weight) {
+  return int64_t{wide_steps(weight)} * tiles_step_bytes(1) + 8 * 4;
+}
+
 }  // namespace
 
 int64_t blocks_tiles_slab(const LinearWeight& weight) {
@@ -136,15 +151,12 @@ int64_t blocks_tiles_slab(const LinearWeight& weight) {
 }
 
 BlocksWideRows blocks_tiles_rows(int64_t m, const LinearWeight& weight, int32_t sm_count) {
-  const int64_t chunks = weight.k() / 32;
-  const auto steps = static_cast<int32_t>((chunks + kWideStepChunks - 1) / kWideStepChunks);
   const auto of = [&](int32_t tiles) {
     BlocksWideRows rows{};
     rows.tiles = tiles;
     rows.x_blocks = static_cast<int32_t>((m + 8 * tiles - 1) / (8 * tiles));
-    rows.steps = steps;
-    // Of a row its numbers and a factor.
-    rows.bytes = int64_t{rows.x_blocks} * tiles * (steps * tiles_step_bytes(1) + 8 * 4);
+    rows.steps = wide_steps(weight);
+    rows.bytes = staged_tile_bytes(weight) * rows.x_blocks * tiles;
     return rows;
   };
   const BlocksWideRows few = of(16), many = of(32);
@@ -154,10 +166,9 @@ BlocksWideRows blocks_tiles_rows(int64_t m, const LinearWeight& weight, int32_t 
 }
 
 int64_t blocks_tiles_bytes(int64_t m, const LinearWeight& weight) {
-  const int64_t rows = (std::min(m, blocks_tiles_slab(weight)) + 255) / 256 * 256;
-  const int64_t chunks = weight.k() / 32;
-  const int64_t steps = (chunks + kWideStepChunks - 1) / kWideStepChunks;
-  return rows / 8 * (steps * tiles_step_bytes(1) + 8 * 4);
+  constexpr int64_t kRowsMost = 256;  // of a block, whole
+  const int64_t blocks = (std::min(m, blocks_tiles_slab(weight)) + kRowsMost - 1) / kRowsMost;
+  return staged_tile_bytes(weight) * blocks * (kRowsMost / 8);
 }
 
 BlocksTilesPlan plan_blocks_tiles(const BlocksWideRows& rows, const LinearWeight::Segment& segment,
@@ -168,13 +179,12 @@ BlocksTilesPlan plan_blocks_tiles(const BlocksWideRows& rows, const LinearWeight
       .units = cut.units, .clusters = cut.clusters, .sharers = cut.sharers, .splits = cut.splits};
   const PackedFormat& format = packed_format_of(segment.dtype);
   const auto stage = kBlocksWideWarps * static_cast<int32_t>(stage_bytes(format));
-  const int32_t parts = 32 * packed_stage_chunks(format.low_bits) / format.part_columns;
-  const int32_t scales = kBlocksWideWarps * parts * 128;  // as lanes share them
+  const int32_t scales = shared_scale_bytes(format);
   plan.x_stages =
       std::min((kSharedMax - scales - kStagesMin * stage) / kTilesXStageBytes, kTilesXStagesMax);
   const int32_t x_bytes = plan.x_stages * kTilesXStageBytes;
   plan.stages = std::min((kSharedMax - scales - x_bytes) / stage, kWideStagesMax);
-  const int32_t sums = plan.splits > 1 ? 8 * rows.tiles * (kTilesWeightRows + 4) * 4 : 0;
+  const int32_t sums = plan.splits > 1 ? 8 * rows.tiles * kTilesPitch * 4 : 0;
   plan.shared_bytes = std::max(x_bytes + plan.stages * stage + scales, sums);
   return plan;
 }

@@ -3,7 +3,6 @@
 #include <algorithm>
 
 #include "ops/linear/blocks.h"
-#include "ops/rows/activation.h"
 
 namespace headrace {
 namespace {
@@ -134,11 +133,6 @@ void multiply(OpContext& context, const LinearArgs& args, const RmsNormArgs* nor
   }
 }
 
-// What is multiplied where gate and up are columns of one product.
-LinearArgs both_of(const GatedLinearArgs& args) {
-  return {.x = args.x, .weight = args.weight, .bias = args.bias, .y = args.gate_up};
-}
-
 bool norm_fits(const RmsNormArgs& norm) {
   return norm.groups == 1 && gpu::rows_aligned(norm.x) && gpu::rows_aligned(norm.residual) &&
          gpu::multiple_of_access(norm.weight);
@@ -169,14 +163,12 @@ void run_norm_blocks_tiles(OpContext& context, const NormLinearArgs& args) {
 }
 
 bool norm_gated_blocks_tiles_fit(const DeviceTraits& traits, const NormGatedLinearArgs& args) {
-  return blocks_tiles_pay(traits, both_of(args.gated)) && norm_fits(args.norm);
+  return blocks_tiles_pay(traits, gate_up_product(args.gated)) && norm_fits(args.norm);
 }
 // The activation is an op of its own: at the end of tiles it has taken longer than it saves.
 void run_norm_gated_blocks_tiles(OpContext& context, const NormGatedLinearArgs& args) {
-  multiply(context, both_of(args.gated), &args.norm);
-  gated_activation(
-      context,
-      {.gate_up = args.gated.gate_up, .activation = args.gated.activation, .out = args.gated.y});
+  multiply(context, gate_up_product(args.gated), &args.norm);
+  activate_gate_up(context, args.gated);
 }
 
 }  // namespace headrace

@@ -8,6 +8,7 @@
 
 #include "ops/linear/blocks.h"
 #include "ops/linear/blocks_tiles.h"
+#include "ops/linear/segment_fixture.h"
 #include "ops/linear/tiles_layout.h"
 #include "ops/packing/pack_blocks.h"
 #include "ops/packing/random_matrix.h"
@@ -16,14 +17,6 @@ namespace headrace {
 namespace {
 
 constexpr int32_t kMultiprocessors = 132;
-
-LinearWeight::Segment segment_of(DType type, int64_t groups) {
-  LinearWeight::Segment segment{};
-  segment.dtype = type;
-  segment.row_count = 16 * groups;
-  segment.group_count = groups;
-  return segment;
-}
 
 void check(const BlocksWideRows& rows, const LinearWeight::Segment& segment) {
   const BlocksTilesPlan plan = plan_blocks_tiles(rows, segment, kMultiprocessors);
@@ -42,7 +35,7 @@ void check(const BlocksWideRows& rows, const LinearWeight::Segment& segment) {
   EXPECT_GE(plan.x_stages, 4);
   EXPECT_LE(plan.x_stages, kTilesXStagesMax);
   if (plan.splits > 1) {  // sums lie where the rings were
-    EXPECT_GE(plan.shared_bytes, 8 * rows.tiles * (kTilesWeightRows + 4) * 4);
+    EXPECT_GE(plan.shared_bytes, 8 * rows.tiles * kTilesPitch * 4);
   }
   EXPECT_LE(plan.shared_bytes, 225 << 10);
 }

@@ -8,6 +8,7 @@
 
 #include "ops/linear/blocks.h"
 #include "ops/linear/blocks_wide.h"
+#include "ops/linear/segment_fixture.h"
 #include "ops/linear/wide_layout.h"
 #include "ops/packing/pack_blocks.h"
 #include "ops/packing/random_matrix.h"
@@ -26,11 +27,8 @@ TEST(BlocksWidePlan, TwoBlocksFindRoomOnAMultiprocessor) {
           SCOPED_TRACE(std::string(dtype_name(type)) + " tiles " + std::to_string(tiles) +
                        " steps " + std::to_string(steps) + " groups " + std::to_string(groups));
           const BlocksWideRows rows{.tiles = tiles, .x_blocks = 1, .steps = steps};
-          LinearWeight::Segment segment{};
-          segment.dtype = type;
-          segment.row_count = 16 * groups;
-          segment.group_count = groups;
-          const BlocksWidePlan plan = plan_blocks_wide(rows, segment, kMultiprocessors);
+          const BlocksWidePlan plan =
+              plan_blocks_wide(rows, segment_of(type, groups), kMultiprocessors);
           EXPECT_EQ(plan.blocks, (groups + 7) / 8);
           // Each of those that share K has two steps, but for the last of them.
           const int32_t share = (steps + plan.splits - 1) / plan.splits;

@@ -5,7 +5,6 @@
 #include "ops/cuda_launch.cuh"
 #include "ops/linear/plain.h"
 #include "ops/linear/stream.h"
-#include "ops/rows/activation.h"
 #include "tensor/gemm_library.h"
 
 namespace headrace {
@@ -283,22 +282,15 @@ void run_norm_float8(OpContext& context, const NormLinearArgs& args) {
   run_library(context, linear, rows);
 }
 
-// What is multiplied where gate and up are columns of one product.
-static LinearArgs both_of(const GatedLinearArgs& args) {
-  return {.x = args.x, .weight = args.weight, .bias = args.bias, .y = args.gate_up};
-}
-
 bool norm_gated_float8_fits(const DeviceTraits& traits, const NormGatedLinearArgs& args) {
-  return norm_fits(traits, args.norm, both_of(args.gated));
+  return norm_fits(traits, args.norm, gate_up_product(args.gated));
 }
 
 // The activation is an op of its own: at the end of a tile of few rows one warp would have all of
 // it.
 void run_norm_gated_float8(OpContext& context, const NormGatedLinearArgs& args) {
-  run_norm_float8(context, {.norm = args.norm, .linear = both_of(args.gated)});
-  gated_activation(
-      context,
-      {.gate_up = args.gated.gate_up, .activation = args.gated.activation, .out = args.gated.y});
+  run_norm_float8(context, {.norm = args.norm, .linear = gate_up_product(args.gated)});
+  activate_gate_up(context, args.gated);
 }
 
 }  // namespace headrace

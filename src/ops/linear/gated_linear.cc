@@ -8,9 +8,8 @@ namespace {
 bool any(const DeviceTraits&, const GatedLinearArgs&) { return true; }
 
 void run_two_ops(OpContext& context, const GatedLinearArgs& args) {
-  linear(context, {.x = args.x, .weight = args.weight, .bias = args.bias, .y = args.gate_up});
-  gated_activation(context,
-                   {.gate_up = args.gate_up, .activation = args.activation, .out = args.y});
+  linear(context, gate_up_product(args));
+  activate_gate_up(context, args);
 }
 
 constexpr Kernel<GatedLinearArgs> kTwoOps[] = {{"gated_linear/two_ops", any, run_two_ops}};
@@ -24,6 +23,15 @@ void check_shapes(const GatedLinearArgs& args) {
 }
 
 }  // namespace
+
+LinearArgs gate_up_product(const GatedLinearArgs& args) {
+  return {.x = args.x, .weight = args.weight, .bias = args.bias, .y = args.gate_up};
+}
+
+void activate_gate_up(OpContext& context, const GatedLinearArgs& args) {
+  gated_activation(context,
+                   {.gate_up = args.gate_up, .activation = args.activation, .out = args.y});
+}
 
 const KernelSet<GatedLinearArgs>& gated_linear_kernels() {
   static const KernelSet<GatedLinearArgs> set({gated_linear_cuda_kernels(), kTwoOps});

@@ -17,6 +17,10 @@ struct GatedLinearArgs {
   TensorView y;  // [M, F] of x's type; apart from x, and from gate_up or (CPU) its first F columns
 };
 
+// What is multiplied where gate and up are columns of one product, and what then makes y of it.
+LinearArgs gate_up_product(const GatedLinearArgs& args);
+void activate_gate_up(OpContext& context, const GatedLinearArgs& args);
+
 // Takes linear_workspace_bytes(M, weight) of the context's workspace for the time of the call.
 // `two_ops` is linear, then gated_activation: gate and up are rounded to x's type in between.
 void gated_linear(OpContext& context, const GatedLinearArgs& args);

@@ -10,6 +10,8 @@
 namespace headrace {
 
 inline constexpr int kTilesWeightRows = 128;  // of W, of a block's tile
+// Sums of a row of x, when they meet: some floats more than rows, so that columns lie in all banks.
+inline constexpr int kTilesPitch = kTilesWeightRows + 4;
 
 // A step of K is kWideStepChunks chunks of 32 columns:
 //   [16 columns: 2 kWideStepChunks][tiles of 8 rows][core matrix: 2][8 rows][8 numbers]

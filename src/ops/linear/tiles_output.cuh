@@ -12,7 +12,6 @@
 
 namespace headrace::gpu {
 
-constexpr int kTilesPitch = kTilesWeightRows + 4;               // sums of a row of x, in all banks
 constexpr int kTilesWorkers = kBlocksWideWarps * kWarpThreads;  // threads that multiply
 constexpr int kTilesMeet = 1;                                   // their named barrier
 // Factors and columns of y that a thread reads at a time: what it stores may be what it reads next,
@@ -32,13 +31,14 @@ struct TilesOutput {
   __device__ __forceinline__ T* at(int64_t row, int64_t column) const {
     return reinterpret_cast<T*>(data + row * stride) + column;
   }
-  // Columns `column`, which is even, and the next. Where there is no next, what is read for it has
-  // no meaning.
+  // Columns `column`, which is even, and the next; what stands for one that is not there has no
+  // meaning.
   template <class T>
   __device__ __forceinline__ Vector<T, 2> load(int64_t row, int32_t column) const {
     const T* const from = at<T>(row, column);
-    if (pairs) return Vector<T, 2>::load(from);
-    return {{from[0], column + 1 < columns ? from[1] : from[0]}};
+    const bool both = column + 1 < columns;
+    if (pairs && both) return Vector<T, 2>::load(from);
+    return {{from[0], from[both ? 1 : 0]}};
   }
   template <class T>
   __device__ __forceinline__ void store(int64_t row, int32_t column, float2 values) const {
@@ -63,6 +63,7 @@ __device__ __forceinline__ void with_output(const TilesOutput& y, const Body& bo
   if (y.dtype == DType::kF16) return of_type.template operator()<__half>();
   of_type.template operator()<__nv_bfloat16>();
 }
+
 struct TilesArguments {
   PackedSegment weight;
   const float* bias;  // of the segment's rows, or null
@@ -107,9 +108,10 @@ __device__ __forceinline__ void load_before(Vector<T, 2> (&before)[kCount][2],
       }
     }
   };
-  // Where there is no second column, what is read for it has no meaning.
-  if (args.y.pairs) return load_all([](const T* at) { return Vector<T, 2>::load(at); });
   const int next = n + 1 < args.y.columns ? 1 : 0;
+  if (args.y.pairs && next == 1) {
+    return load_all([](const T* at) { return Vector<T, 2>::load(at); });
+  }
   load_all([next](const T* at) { return Vector<T, 2>{{at[0], at[next]}}; });
 }
 

@@ -8,6 +8,7 @@
 #include "ops/cuda_launch.cuh"
 #include "ops/linear/tiles_layout.h"
 #include "ops/linear/wide_layout.h"
+#include "ops/linear/wide_rows.cuh"
 #include "ops/rows/rms_norm.h"
 
 namespace headrace::gpu {
@@ -29,8 +30,8 @@ struct TileRowsArguments {
   float eps, residual_scale;
 };
 
-// A thread's pieces of one of the 8 rows: piece 4 w + l / 8 and on of lane l of warp w, of row l
-// % 8.
+// A thread's pieces of one of the 8 rows: lane l of warp w has row l % 8, pieces 4 w + l / 8 and
+// on.
 template <class T, bool kNormed>
 class TileRow {
   using Half = Vector<T, 8>;
@@ -42,27 +43,27 @@ class TileRow {
       : args_(args), row_(8 * tile + static_cast<int32_t>(threadIdx.x) % 8) {
     first_ = rank * kTileRowsPieces + static_cast<int32_t>(threadIdx.x) / 8;
     out_ = args.out + int64_t{tile / args.tiles} * args.steps * tiles_step_bytes(args.tiles) +
-           tile % args.tiles * 256 + static_cast<int32_t>(threadIdx.x) % 8 * 16;
+           tile % args.tiles * (2 * kCoreBytes) + static_cast<int32_t>(threadIdx.x) % 8 * 16;
   }
 
   // Reads the row; of one that is normalised, the sum of this thread's squares.
   __device__ __forceinline__ float read() {
 #pragma unroll
-    for (int i = 0; i < kHeld; ++i) load(held_[i], at(i));
+    for (int i = 0; i < kHeld; ++i) load(held_[i], args_.x, at(i));
     float squares = 0.0f;
     if constexpr (kNormed) {
       Piece added[kHeld];
       if (args_.residual.data != nullptr) {
 #pragma unroll
-        for (int i = 0; i < kHeld; ++i) load_residual(added[i], at(i));
+        for (int i = 0; i < kHeld; ++i) load(added[i], args_.residual, at(i));
       }
 #pragma unroll
       for (int i = 0; i < kHeld; ++i) squares += finish(held_[i], added[i], at(i));
 #pragma unroll 1
       for (int i = kHeld; at(i) < pieces(); ++i) {
         Piece piece, more;
-        load(piece, at(i));
-        if (args_.residual.data != nullptr) load_residual(more, at(i));
+        load(piece, args_.x, at(i));
+        if (args_.residual.data != nullptr) load(more, args_.residual, at(i));
         squares += finish(piece, more, at(i));
       }
     }
@@ -86,7 +87,7 @@ class TileRow {
 #pragma unroll 1
     for (int i = kHeld; at(i) < pieces(); ++i) {
       Piece piece;
-      load(piece, at(i));
+      load(piece, args_.x, at(i));
       apply_norm(piece, at(i));
       beyond |= store(piece, at(i), factor);
     }
@@ -110,18 +111,13 @@ class TileRow {
     const bool own = piece < pieces() && row_ < args_.m && chunk >= step * kWideStepChunks;
     return own ? 32 * chunk + 16 * (of_step % 2) : -1;
   }
-  __device__ __forceinline__ void load(Piece& piece, int32_t at) const {
+  template <class Rows>
+  __device__ __forceinline__ void load(Piece& piece, const Rows& rows, int32_t at) const {
     piece = {};
     const int32_t from = column(at);
     if (from < 0) return;
-    piece.halves[0] = Half::load(args_.x.row(row_) + from);
-    piece.halves[1] = Half::load(args_.x.row(row_) + from + 8);
-  }
-  __device__ __forceinline__ void load_residual(Piece& piece, int32_t at) const {
-    const int32_t from = column(at);
-    if (from < 0) return;
-    piece.halves[0] = Half::load(args_.residual.row(row_) + from);
-    piece.halves[1] = Half::load(args_.residual.row(row_) + from + 8);
+    piece.halves[0] = Half::load(rows.row(row_) + from);
+    piece.halves[1] = Half::load(rows.row(row_) + from + 8);
   }
   // Adds what waits, to x too. The sum of squares.
   __device__ __forceinline__ float finish(Piece& piece, const Piece& added, int32_t at) const {
@@ -169,9 +165,9 @@ class TileRow {
       if constexpr (!std::is_same_v<T, __half>) beyond |= beyond_f16(x);
       cores[e % 2].values[e / 2] = from_float<__half>(x);
     }
-    std::byte* const to = out_ + int64_t{at} * (256 * args_.tiles);
+    std::byte* const to = out_ + int64_t{at} * (2 * kCoreBytes * args_.tiles);
     cores[0].store(reinterpret_cast<__half*>(to));
-    cores[1].store(reinterpret_cast<__half*>(to + 128));
+    cores[1].store(reinterpret_cast<__half*>(to + kCoreBytes));
     return beyond;
   }
 
@@ -220,13 +216,14 @@ __global__ void __launch_bounds__(kTileRowsThreads, 2) stage_tile_rows(TileRowsA
         sum_of_tile_row<0>(squares, args.cluster) / static_cast<float>(32 * args.chunks);
     row.normalise(rsqrtf(mean + args.eps));
   }
+  constexpr bool kMeets = kNormed || !std::is_same_v<T, __half>;  // blocks read each other's sums
   const bool beyond = row.store(1.0f);
   bool smaller = false;
   if constexpr (!std::is_same_v<T, __half>) {
     smaller = sum_of_tile_row<1>(beyond ? 1.0f : 0.0f, args.cluster) > 0.0f;
     if (smaller) row.store(kF16Smaller);
   }
-  if ((kNormed || !std::is_same_v<T, __half>)&&args.cluster > 1) cluster_sync();
+  if (kMeets && args.cluster > 1) cluster_sync();
   if (threadIdx.x < 8 && blockIdx.x % args.cluster == 0) {
     args.factors[8 * tile + static_cast<int32_t>(threadIdx.x)] = smaller ? kF16Larger : 1.0f;
   }
