@@ -20,7 +20,7 @@ inline constexpr int32_t kWideStepBytes = 4352;  // of a step of 8 rows of x (wi
 
 // Rows of x as the kernel reads them, in scratch memory; blocks_plan.cc.
 struct BlocksWideRows {
-  int32_t tiles;     // of 8 rows, of a block: 2, 4 or 8
+  int32_t tiles;     // of 8 rows, of a block: 2, 4 or 8, of `blocks_tiles` 16 or 32
   int32_t x_blocks;  // that all rows take
   int32_t steps;     // of K
   int64_t bytes;

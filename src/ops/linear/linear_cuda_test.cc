@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "ops/cuda_fixture.h"
+#include "ops/linear/blocks_tiles.h"
 #include "ops/linear/gated_linear.h"
 #include "ops/packing/random_matrix.h"
 #include "tensor/quantised_row.h"
@@ -218,19 +219,27 @@ struct PackedCase {
   int64_t m, n, k;
   bool bias, accumulates;
   int64_t x_gap = 8, y_gap = 8;
+  int32_t tiles = 0;  // those of `blocks_tiles` on an H200 (8 rows of x each), where it matters
 };
 
 void run_packed_case(TestDevice& cuda, const PackedCase& c) {
   Rng rng(static_cast<uint64_t>(c.m * 1000003 + c.n * 1009 + c.k));
   const PackedStack stack(cuda, rng, c.first_type, c.second_type, c.n, c.k, compute_of(c.dtype));
   ASSERT_FALSE(stack.weight.is_matrix());
+  const int32_t sm_count = cuda.device().traits().sm_count;
+  if (c.tiles > 0 && sm_count == 132) {
+    EXPECT_EQ(blocks_tiles_rows(c.m, stack.weight, sm_count).tiles, c.tiles);
+  }
+  // Of large products some elements are looked at, of every row and every column.
+  const int64_t step = c.m * c.n * c.k > 500'000'000 ? 7 : 1;
+  ASSERT_TRUE(step == 1 || c.n % step != 0);
   const std::vector<float> x = rounded_floats(rng, c.dtype, c.m * c.k);
   const std::vector<float> y = rounded_floats(rng, c.y_dtype, c.m * c.n);
   const std::vector<float> bias = random_floats(rng, c.n);
   const CudaArray<float> bias_on(cuda, bias);
   CudaMatrix x_on(cuda, c.dtype, c.m, c.k, c.x_gap, &x);
   std::vector<std::pair<double, double>> sums;  // and the sum of the products' sizes
-  for (int64_t i = 0; i < c.m * c.n; ++i) {
+  for (int64_t i = 0; i < c.m * c.n; i += step) {
     const float* const x_row = &x[static_cast<size_t>(i / c.n * c.k)];
     const std::vector<float>& w_row = stack.rows[static_cast<size_t>(i % c.n)];
     double sum = c.bias ? bias[static_cast<size_t>(i % c.n)] : 0, size = 0;
@@ -266,8 +275,8 @@ void run_packed_case(TestDevice& cuda, const PackedCase& c) {
     OpContext context = cuda.context();
     kernel.run(context, args);
     const std::vector<float> result = y_on.read();
-    for (int64_t i = 0; i < c.m * c.n; ++i) {
-      const auto [sum, size] = sums[static_cast<size_t>(i)];
+    for (int64_t i = 0; i < c.m * c.n; i += step) {
+      const auto [sum, size] = sums[static_cast<size_t>(i / step)];
       // A part's minimum and its scaled sum may cancel: errors are of their sizes.
       const double bound =
           (3e-5 + weight_unit) * size + 2 * unit_of(c.y_dtype) * (std::abs(sum) + 2);
@@ -345,8 +354,8 @@ TEST(LinearCuda, SomeDozensOfRowsOfBlocksAgreeWithSumsInDouble) {
 }
 
 // Tiles of 128 and of 256 rows of x, blocks that share K or rows of x and such that do not,
-// clusters that go through several tiles, more rows than are taken at a time, rows of y that lie
-// anyhow.
+// clusters that go through several tiles (some with rings that end within a tile) and such of one
+// block, more rows than are taken at a time, rows of y that lie anyhow.
 TEST(LinearCuda, ManyRowsOfBlocksAgreeWithSumsInDouble) {
   HR_CUDA_DEVICE_OR_SKIP(cuda);
   for (const DType type : kWeightTypes) {
@@ -363,6 +372,12 @@ TEST(LinearCuda, ManyRowsOfBlocksAgreeWithSumsInDouble) {
     run_packed_case(cuda, {DType::kBF16, DType::kF32, type, type, 2100, 33, 512, false, false});
     run_packed_case(cuda, {DType::kBF16, DType::kF32, type, type, 260, 64, 14336, true, false});
     run_packed_case(cuda, {DType::kBF16, DType::kF32, type, type, 200, 301, 512, true, true, 8, 3});
+    run_packed_case(
+        cuda, {DType::kBF16, DType::kBF16, type, type, 520, 9000, 512, false, false, 8, 8, 32});
+    run_packed_case(cuda,
+                    {DType::kF16, DType::kF32, type, type, 400, 9001, 768, true, true, 8, 8, 32});
+    run_packed_case(
+        cuda, {DType::kBF16, DType::kBF16, type, type, 1700, 1152, 512, true, false, 8, 8, 16});
   }
 }
 

@@ -277,6 +277,57 @@ TEST(NormLinearCuda, RowsOfBlocksAreNormalisedAsByTwoOps) {
   }
 }
 
+// With a gate; gate and up of two types are two launches for the same rows.
+TEST(NormLinearCuda, GatedRowsOfBlocksAreNormalisedAsByTwoOps) {
+  HR_CUDA_DEVICE_OR_SKIP(cuda);
+  constexpr int64_t kFeatures = 1040, kK = 2304;
+  const DType dtype = DType::kBF16;
+  for (const DType of_up : {DType::kQ4_K, DType::kQ6_K}) {
+    Rng rng(3);
+    const RandomMatrix gate(rng, DType::kQ4_K, kFeatures, kK), up(rng, of_up, kFeatures, kK);
+    const LinearSource sources[] = {{gate.view(), {}}, {up.view(), {}}};
+    const LinearWeight weight =
+        std::move(LinearWeight::pack(cuda.device(), sources, compute_of(dtype)).value());
+    const CudaArray<float> norm_on(cuda, random_floats(rng, kK));
+    for (const int64_t m : {65, 300, 1030}) {
+      SCOPED_TRACE(std::string(dtype_name(of_up)) + " M" + std::to_string(m));
+      const std::vector<float> x = rounded_floats(rng, dtype, m * kK);
+      std::vector<std::vector<float>> results;
+      for (const bool two_ops : {true, false}) {
+        OpHooks hooks;
+        if (two_ops) hooks.preferred = {"norm_gated_linear/two_ops"};
+        CudaMatrix x_on(cuda, dtype, m, kK, 0, &x), normed(cuda, dtype, m, kK, 0, nullptr);
+        CudaMatrix gate_up(cuda, dtype, m, 2 * kFeatures, 0, nullptr);
+        CudaMatrix y(cuda, dtype, m, kFeatures, 8, nullptr);
+        const NormGatedLinearArgs args{.norm = {.x = x_on.view(),
+                                                .residual = {},
+                                                .weight = norm_on.data(),
+                                                .eps = kEps,
+                                                .out = normed.view()},
+                                       .gated = {.x = normed.view(),
+                                                 .weight = &weight,
+                                                 .bias = nullptr,
+                                                 .gate_up = gate_up.view(),
+                                                 .y = y.view()}};
+        OpContext context = cuda.context();
+        context.hooks = &hooks;
+        ASSERT_EQ(choose_kernel(context, norm_gated_linear_kernels(), args).name,
+                  two_ops ? "norm_gated_linear/two_ops" : "norm_gated_linear/cuda/blocks_tiles");
+        norm_gated_linear(context, args);
+        results.push_back(y.read());
+      }
+      double size = 0;
+      for (const float value : results[0]) size += double{value} * value;
+      size = std::sqrt(size / static_cast<double>(results[0].size()));
+      ASSERT_GT(size, 0);
+      for (size_t i = 0; i < results[0].size(); ++i) {
+        ASSERT_NEAR(results[1][i], results[0][i], 0.03 * (size + std::abs(results[0][i])))
+            << "element " << i;
+      }
+    }
+  }
+}
+
 // The named kernel where it fits, or null.
 template <class Args>
 const Kernel<Args>* find(TestDevice& cuda, const KernelSet<Args>& kernels, std::string_view name,
