@@ -1,10 +1,12 @@
 // The kernel of stream.h.
 //   x [M, K], W [N, K] of Operand, 16 bits or FP8; sums in f32; y [M, N] of T, 16 bits, or f32
 // A block multiplies a tile of kTileRows rows of W with up to 64 or 128 rows of x (one or two
-// warpgroups): D [x rows, W rows] = x W^T, 128 bytes of K a step. One thread keeps a ring of such
-// steps full with the copy engine, two boxes of W and one of x each; the ring's first round of W is
-// asked for before the kernels before this one have ended. Rows of x that are not there are
-// whatever the ring held: a row of D depends on its row of x alone, and theirs are not stored.
+// warpgroups): D [x rows, W rows] = x W^T, 128 bytes of K a step. Two threads keep two rings of
+// such steps full with the copy engine: a long one of W (two boxes a step), which comes from
+// memory, and a short one of x, which is in the L2 cache; with one ring for both, half of what is
+// on its way would be x where x has 64 rows and more. W is asked for before the kernels before this
+// one have ended. Rows of x that are not there are whatever the ring held: a row of D depends on
+// its row of x alone, and theirs are not stored.
 //
 // Where a tile has too few rows to fill the device, the blocks of a cluster share its columns: each
 // leaves its sums in its own shared memory, and each adds up a part of the tile's rows over all of
@@ -27,7 +29,8 @@ namespace headrace::gpu {
 
 constexpr int kStreamRowBytes = 2 * kStreamColumns;
 constexpr int kStreamProductBytes = 32;  // of K, of one product
-constexpr int kStreamStagesMax = 24;
+constexpr int kStreamStagesMax = 24;     // of W
+constexpr int kStreamXStagesMax = 8;
 constexpr int kStreamGroupRows = 64;  // rows of x of a warpgroup
 constexpr int kStreamPad = 8;         // floats after a row of sums: other banks for the next
 
@@ -40,15 +43,15 @@ struct StreamArguments {
   int32_t m, n_out;             // rows of x from here on, columns of y
   int32_t second_half;          // row of W of the second half of a tile, relative to the first
   int32_t steps, step_columns;  // of K, in all, and of one
-  int32_t tiles, stages;
-  int32_t stage_bytes;
+  int32_t tiles, stages, x_stages;
+  int32_t x_bytes;  // of a stage
   Activation activation;
   bool y_is_float, accumulates, gated;
 };
 
 template <int kTileRows, int kGroups>
 struct StreamShape {
-  static constexpr int kThreads = 128 * kGroups + 32;
+  static constexpr int kThreads = 128 * kGroups + 64;
   static constexpr int kHalfRows = kTileRows / 2;
   static constexpr int kWeightBytes = kTileRows * kStreamRowBytes;
   static constexpr int kRows = kStreamGroupRows * kGroups;
@@ -58,6 +61,7 @@ struct StreamShape {
 
 struct StreamBarriers {
   Barrier full[kStreamStagesMax], empty[kStreamStagesMax];
+  Barrier x_full[kStreamXStagesMax], x_empty[kStreamXStagesMax];
 };
 
 // A place in the ring, and in which round.
@@ -83,65 +87,53 @@ struct StreamRange {
   }
 };
 
-// --- the thread that copies ---
+// --- the threads that copy ---
 
+// Body(stage, tile, step of K), in the order in which a block goes through its tiles, as places in
+// a ring are found empty.
+template <class Body>
+__device__ __forceinline__ void fill_ring(Barrier* empty, int32_t stages, int32_t first_tile,
+                                          int32_t tile_step, int32_t tiles, StreamRange range,
+                                          const Body& body) {
+  StreamPosition at;
+  for (int32_t tile = first_tile; tile < tiles; tile += tile_step) {
+    for (int32_t i = 0; i < range.count; ++i) {
+      empty[at.stage].wait(at.parity ^ 1);  // the first round finds every stage empty
+      body(at.stage, tile, range.first + i);
+      at.advance(stages);
+    }
+  }
+}
+
+// W, which no kernel writes.
 template <int kTileRows, int kGroups>
-class StreamProducer {
+__device__ void stream_weight(StreamBarriers& barriers, std::byte* ring, const CUtensorMap& weight,
+                              const StreamArguments& args, int32_t first_tile, int32_t tile_step,
+                              StreamRange range) {
   using Shape = StreamShape<kTileRows, kGroups>;
+  const int32_t tile_rows = args.gated ? Shape::kHalfRows : kTileRows;
+  fill_ring(barriers.empty, args.stages, first_tile, tile_step, args.tiles, range,
+            [&](int32_t stage, int32_t tile, int32_t step) {
+              std::byte* const to = ring + stage * Shape::kWeightBytes;
+              Barrier& full = barriers.full[stage];
+              const int32_t row = tile * tile_rows, column = step * args.step_columns;
+              full.arrive_expecting(Shape::kWeightBytes);
+              copy_box(to, weight, full, column, row);
+              copy_box(to + Shape::kWeightBytes / 2, weight, full, column, row + args.second_half);
+            });
+}
 
- public:
-  __device__ StreamProducer(StreamBarriers& barriers, std::byte* ring, const CUtensorMap& weight,
-                            const CUtensorMap& x, const StreamArguments& args)
-      : barriers_(barriers), ring_(ring), weight_(weight), x_(x), args_(args) {}
-
-  __device__ void run(int32_t first_tile, int32_t tile_step, StreamRange range) {
-    const int32_t first_round = min(args_.stages, range.count);
-    if (first_tile < args_.tiles) {
-      for (int32_t i = 0; i < first_round; ++i) load_weight(i, first_tile, range.first + i);
-    }
-    wait_for_earlier_kernels();
-    if (first_tile < args_.tiles) {
-      for (int32_t i = 0; i < first_round; ++i) load_x(i, range.first + i);
-    }
-    int32_t done = first_round;
-    StreamPosition at;
-    for (int32_t i = 0; i < first_round; ++i) at.advance(args_.stages);
-    for (int32_t tile = first_tile; tile < args_.tiles; tile += tile_step) {
-      for (int32_t i = done; i < range.count; ++i) {
-        // The first round finds every stage empty.
-        barriers_.empty[at.stage].wait(at.parity ^ 1);
-        load_weight(at.stage, tile, range.first + i);
-        load_x(at.stage, range.first + i);
-        at.advance(args_.stages);
-      }
-      done = 0;
-    }
-  }
-
- private:
-  __device__ std::byte* stage(int32_t i) const { return ring_ + i * args_.stage_bytes; }
-
-  __device__ int32_t tile_row(int32_t tile) const {
-    return tile * (args_.gated ? Shape::kHalfRows : kTileRows);
-  }
-  __device__ void load_weight(int32_t i, int32_t tile, int32_t step) {
-    std::byte* to = stage(i);
-    Barrier& full = barriers_.full[i];
-    full.arrive_expecting(static_cast<uint32_t>(args_.stage_bytes));
-    const int32_t row = tile_row(tile), column = step * args_.step_columns;
-    copy_box(to, weight_, full, column, row);
-    copy_box(to + Shape::kWeightBytes / 2, weight_, full, column, row + args_.second_half);
-  }
-  __device__ void load_x(int32_t i, int32_t step) {
-    copy_box(stage(i) + Shape::kWeightBytes, x_, barriers_.full[i], step * args_.step_columns, 0);
-  }
-
-  StreamBarriers& barriers_;
-  std::byte* ring_;
-  const CUtensorMap& weight_;
-  const CUtensorMap& x_;
-  const StreamArguments& args_;
-};
+__device__ inline void stream_x(StreamBarriers& barriers, std::byte* ring, const CUtensorMap& x,
+                                const StreamArguments& args, int32_t first_tile, int32_t tile_step,
+                                StreamRange range) {
+  wait_for_earlier_kernels();
+  fill_ring(barriers.x_empty, args.x_stages, first_tile, tile_step, args.tiles, range,
+            [&](int32_t stage, int32_t /*tile*/, int32_t step) {
+              Barrier& full = barriers.x_full[stage];
+              full.arrive_expecting(static_cast<uint32_t>(args.x_bytes));
+              copy_box(ring + stage * args.x_bytes, x, full, step * args.step_columns, 0);
+            });
+}
 
 // --- the warpgroups that multiply ---
 
@@ -216,9 +208,10 @@ class StreamConsumer {
 
  public:
   __device__ StreamConsumer(StreamBarriers& barriers, const std::byte* ring,
-                            const StreamArguments& args)
+                            const std::byte* x_ring, const StreamArguments& args)
       : barriers_(barriers),
         ring_(shared_address(ring)),
+        x_ring_(shared_address(x_ring)),
         args_(args),
         group_(static_cast<int>(threadIdx.x) / 128),
         lane_(static_cast<int>(threadIdx.x) % 32) {
@@ -229,12 +222,14 @@ class StreamConsumer {
 
   __device__ void multiply(int32_t steps) {
     constexpr auto kLayout = OperandLayout::of(kStreamRowBytes, 8 * kStreamRowBytes, 16);
-    int32_t before = -1;
+    int32_t before = -1, x_before = -1;
     for (int32_t i = 0; i < steps; ++i) {
+      barriers_.x_full[x_at_.stage].wait(x_at_.parity);
       barriers_.full[at_.stage].wait(at_.parity);
-      const uint32_t weight = ring_ + static_cast<uint32_t>(at_.stage * args_.stage_bytes);
-      const uint32_t x = weight + Shape::kWeightBytes +
-                         static_cast<uint32_t>(group_ * kStreamGroupRows * kStreamRowBytes);
+      const uint32_t weight = ring_ + static_cast<uint32_t>(at_.stage * Shape::kWeightBytes);
+      const uint32_t x =
+          x_ring_ + static_cast<uint32_t>(x_at_.stage * args_.x_bytes +
+                                          group_ * kStreamGroupRows * kStreamRowBytes);
       pin(sums_);
       products_fence();
 #pragma unroll
@@ -244,13 +239,15 @@ class StreamConsumer {
       }
       products_commit();
       products_wait<1>();
-      if (before >= 0 && lane_ == 0) barriers_.empty[before].arrive();
+      give_back(before, x_before);
       before = at_.stage;
+      x_before = x_at_.stage;
       at_.advance(args_.stages);
+      x_at_.advance(args_.x_stages);
     }
     products_wait<0>();
     pin(sums_);
-    if (before >= 0 && lane_ == 0) barriers_.empty[before].arrive();
+    give_back(before, x_before);
   }
 
   // Of a block that has all columns of the tile: what its sums are multiplied by and added to,
@@ -295,6 +292,12 @@ class StreamConsumer {
   static constexpr bool kFloat8 = sizeof(Operand) == 1;
   static constexpr int kPairs = kTileRows / 8;  // of a row of sums
 
+  // What this warp has multiplied, if anything.
+  __device__ __forceinline__ void give_back(int32_t stage, int32_t x_stage) {
+    if (stage < 0 || lane_ != 0) return;
+    barriers_.empty[stage].arrive();
+    barriers_.x_empty[x_stage].arrive();
+  }
   __device__ __forceinline__ int32_t weight_rows() const {
     return args_.gated ? 2 * args_.n_out : args_.n_out;
   }
@@ -349,11 +352,11 @@ class StreamConsumer {
   }
 
   StreamBarriers& barriers_;
-  const uint32_t ring_;
+  const uint32_t ring_, x_ring_;
   const StreamArguments& args_;
   const int group_, lane_;
   int32_t row_, column_;
-  StreamPosition at_;
+  StreamPosition at_, x_at_;
   float sums_[Shape::kSums] = {};
   float2 scales_[kPairs], biases_[kPairs];  // of FP8; where there is a bias
 };
@@ -400,6 +403,10 @@ __global__ void __launch_bounds__(StreamShape<kTileRows, kGroups>::kThreads, 1)
       barriers.full[i].init(1);
       barriers.empty[i].init(4 * kGroups);
     }
+    for (int32_t i = 0; i < args.x_stages; ++i) {
+      barriers.x_full[i].init(1);
+      barriers.x_empty[i].init(4 * kGroups);
+    }
     fence_barrier_init();
   }
   __syncthreads();
@@ -407,15 +414,18 @@ __global__ void __launch_bounds__(StreamShape<kTileRows, kGroups>::kThreads, 1)
   const int32_t first_tile = static_cast<int32_t>(blockIdx.x) / splits;
   const int32_t tile_step = static_cast<int32_t>(gridDim.x) / splits;
   const StreamRange range = StreamRange::of(args.steps, rank, splits);
+  std::byte* const x_ring = ring + args.stages * StreamShape<kTileRows, kGroups>::kWeightBytes;
   auto* left = reinterpret_cast<float*>(ring);
-  if (threadIdx.x >= 128 * kGroups) {
-    if (threadIdx.x == 128 * kGroups) {
-      StreamProducer<kTileRows, kGroups>(barriers, ring, weight, x, args)
-          .run(first_tile, tile_step, range);
+  constexpr int kOfWeight = 128 * kGroups, kOfX = kOfWeight + 32;  // the threads that copy
+  if (threadIdx.x >= kOfWeight) {
+    if (threadIdx.x == kOfWeight) {
+      stream_weight<kTileRows, kGroups>(barriers, ring, weight, args, first_tile, tile_step, range);
+    } else if (threadIdx.x == kOfX) {
+      stream_x(barriers, x_ring, x, args, first_tile, tile_step, range);
     }
   } else {
     wait_for_earlier_kernels();  // in every thread that reads what they wrote
-    StreamConsumer<T, Operand, kTileRows, kGroups> consumer(barriers, ring, args);
+    StreamConsumer<T, Operand, kTileRows, kGroups> consumer(barriers, ring, x_ring, args);
     for (int32_t tile = first_tile; tile < args.tiles; tile += tile_step) {
       if (splits == 1) consumer.ask_beside(tile);
       consumer.multiply(range.count);
@@ -430,7 +440,7 @@ __global__ void __launch_bounds__(StreamShape<kTileRows, kGroups>::kThreads, 1)
   if (splits == 1) return;
   __syncwarp();
   cluster_sync();
-  wait_for_earlier_kernels();  // the copying warp too
+  wait_for_earlier_kernels();  // the copying warps too
   add_up_cluster<T, kTileRows, kGroups>(args, left, first_tile, rank, splits);
   cluster_sync();  // nobody leaves while others read
 }

@@ -14,6 +14,8 @@ using gpu::StreamArguments;
 // 26 MB on the way over 132 blocks: with half of that, blocks that ask and wait in step read 2.6
 // TB/s.
 constexpr int32_t kRingBytes = 200 << 10;
+// Of it, for x of so many groups of rows: it comes from the L2 cache, in some 2 us.
+constexpr int32_t kXRingBytes[] = {64 << 10, 96 << 10};
 constexpr int32_t kStagesMin = 3;
 constexpr int32_t kSharedMax = 227 << 10;
 
@@ -46,13 +48,15 @@ void launch_rows(OpContext& context, const StreamArgs& args, const StreamRows& r
   const auto box_rows = static_cast<int32_t>(divided_up(count, 8) * 8);
   constexpr int32_t kColumns = gpu::kStreamRowBytes / static_cast<int32_t>(sizeof(Operand));
   const int32_t x_bytes = box_rows * gpu::kStreamRowBytes;
-  const int32_t stage_bytes = Shape::kWeightBytes + x_bytes;
+  const int32_t x_stages = std::clamp(kXRingBytes[kGroups - 1] / x_bytes, kStagesMin,
+                                      static_cast<int32_t>(gpu::kStreamXStagesMax));
   // Products read all rows of a warpgroup, past those of the last step.
   const int32_t tail = 1024 + Shape::kRows * gpu::kStreamRowBytes - x_bytes;
   const int32_t sums = static_cast<int32_t>(sizeof(float)) * Shape::kSumStride * box_rows;
-  const int32_t stages = std::clamp((kRingBytes - tail) / stage_bytes, kStagesMin,
+  const int32_t x_ring = x_stages * x_bytes;
+  const int32_t stages = std::clamp((kRingBytes - tail - x_ring) / Shape::kWeightBytes, kStagesMin,
                                     static_cast<int32_t>(gpu::kStreamStagesMax));
-  const int32_t ring = std::max(stages * stage_bytes, plan.splits > 1 ? sums : 0);
+  const int32_t ring = std::max(stages * Shape::kWeightBytes + x_ring, plan.splits > 1 ? sums : 0);
   CHECK(ring + tail <= kSharedMax);
   const StreamArguments arguments{
       .y = linear.y.data + first * linear.y.row_stride,
@@ -67,7 +71,8 @@ void launch_rows(OpContext& context, const StreamArgs& args, const StreamRows& r
       .step_columns = kColumns,
       .tiles = plan.tiles,
       .stages = stages,
-      .stage_bytes = stage_bytes,
+      .x_stages = x_stages,
+      .x_bytes = x_bytes,
       .activation = gated ? *args.gate : Activation::kSilu,
       .y_is_float = linear.y.dtype == DType::kF32,
       .accumulates = linear.output == LinearOutput::kAccumulate,
