@@ -4,8 +4,8 @@
 //   linear_cuda_bench [type] [matrix...] [rows...]   one JSON line for each kernel, matrix and
 //   number of rows; the type is that of the weights: BF16, FP8 (F8_E4M3) or a block type (Q4_K)
 //   linear_cuda_bench layer [type] [rows...] [kernel...]   all products of a layer of an 8B model
-//   with their norms, one after the other as in a step, by the kernels that would run there or
-//   those named; a norm stands where attention would; BF16 or FP8
+//   with their norms and gates, one after the other as in a step, by the kernels that would run
+//   there or those named; a norm stands where attention would
 #include <algorithm>
 #include <cstdio>
 #include <cstdlib>
@@ -13,6 +13,7 @@
 #include <vector>
 
 #include "base/rng.h"
+#include "ops/linear/activated_linear.h"
 #include "ops/linear/fused.h"
 #include "ops/packing/random_matrix.h"
 #include "recorded_time.h"
@@ -60,6 +61,7 @@ const LinearWeight*& weight_of(LinearArgs& args) { return args.weight; }
 const LinearWeight*& weight_of(GatedLinearArgs& args) { return args.weight; }
 const LinearWeight*& weight_of(NormLinearArgs& args) { return args.linear.weight; }
 const LinearWeight*& weight_of(NormGatedLinearArgs& args) { return args.gated.weight; }
+const LinearWeight*& weight_of(ActivatedLinearArgs& args) { return args.linear.weight; }
 
 // The weights take turns.
 template <class Args>
@@ -99,7 +101,7 @@ struct Places {
   Places(Device& device, Stream& stream, int64_t rows, int64_t columns_out)
       : x(std::move(device.allocate(rows * kColumnsMax * 2).value())),
         y(std::move(device.allocate(rows * columns_out * 2).value())),
-        gated(std::move(device.allocate(rows * kColumnsMax * 2).value())),
+        gated(std::move(device.allocate(rows * 2 * kColumnsMax * 2).value())),
         normed(std::move(device.allocate(rows * kColumnsMax * 2).value())),
         norm(std::move(device.allocate(kColumnsMax * 4).value())) {
     const std::vector<float> ones(kColumnsMax, 1.0f);
@@ -143,6 +145,13 @@ void time_matrix(OpContext& context, const Matrix& matrix, DType type, const Pla
     time_all("linear", linear_kernels(), rows, plain);
     plain.x = norm.out;
     time_all("norm_linear", norm_linear_kernels(), rows, NormLinearArgs{norm, plain});
+    if (std::string_view(matrix.name).ends_with("down")) {
+      plain.x = x;
+      const GatedActivationArgs gates{
+          .gate_up = {places.gated.data(), DType::kBF16, Shape{rows, 2 * matrix.k}}, .out = x};
+      time_all("activated_linear", activated_linear_kernels(), rows,
+               ActivatedLinearArgs{gates, plain});
+    }
     if (!std::string_view(matrix.name).ends_with("gate_up")) continue;
     GatedLinearArgs gated{.x = x,
                           .weight = nullptr,
@@ -159,19 +168,20 @@ void time_matrix(OpContext& context, const Matrix& matrix, DType type, const Pla
 // The products of some layers of an 8B model.
 class Layers {
  public:
-  static constexpr int kLayers = 6;  // 2.6 GB
+  static constexpr int kLayers = 3;
   static constexpr int64_t kHidden = 4096, kQkv = 6144, kFeatures = 14336;
   static constexpr int64_t kColumns = kQkv + 3 * kHidden + 3 * kFeatures;  // of all that is between
 
   Layers(Device& device, DType type) {
-    const std::vector<uint16_t> values = random_halves(2 * kFeatures * kHidden);
+    const bool packed = is_quantised(type);
+    Rng rng(7);
+    const RandomMatrix values(rng, packed ? type : DType::kBF16, 2 * kFeatures, kHidden);
     for (int i = 0; i < kLayers; ++i) {
       for (const auto& [n, k] : {std::pair{kQkv, kHidden},
                                  {kHidden, kHidden},
                                  {2 * kFeatures, kHidden},
                                  {kHidden, kFeatures}}) {
-        LinearSource source{
-            {reinterpret_cast<const std::byte*>(values.data()), DType::kBF16, Shape{n, k}}, {}};
+        LinearSource source{{values.view().data, values.view().dtype, Shape{n, k}}, {}};
         if (type == DType::kF8) source.quantise_to = type;
         weights_.push_back(
             std::move(LinearWeight::pack(device, {&source, 1}, LinearCompute::kFast).value()));
@@ -211,15 +221,26 @@ class Layers {
       waits = !residual_linear(
           context,
           {.in = heads, .weight = weight + 1, .bias = nullptr, .x = hidden, .branch = branch});
-      norm_gated_linear(context, {.norm = norm(hidden, normed),
+      const RmsNormArgs before = norm(hidden, normed);
+      const ResidualLinearArgs down{
+          .in = activated, .weight = weight + 3, .bias = nullptr, .x = hidden, .branch = branch};
+      const ActivatedLinearArgs end{.gates = {.gate_up = gate_up, .out = activated},
+                                    .linear = residual_product(context.device.traits(), down)};
+      if (activation_joins(context, end)) {
+        norm_linear(context,
+                    {.norm = before,
+                     .linear = {.x = normed, .weight = weight + 2, .bias = nullptr, .y = gate_up}});
+        activated_linear(context, end);
+        waits = end.linear.output == LinearOutput::kStore;
+        continue;
+      }
+      norm_gated_linear(context, {.norm = before,
                                   .gated = {.x = normed,
                                             .weight = weight + 2,
                                             .bias = nullptr,
                                             .gate_up = gate_up,
                                             .y = activated}});
-      waits = !residual_linear(
-          context,
-          {.in = activated, .weight = weight + 3, .bias = nullptr, .x = hidden, .branch = branch});
+      waits = !residual_linear(context, down);
     }
   }
 

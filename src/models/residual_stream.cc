@@ -138,6 +138,35 @@ void ResidualBranch::end_with(const LinearLayer& layer, const ConstTensorView& x
   wait_for_next(!added);
 }
 
+ActivatedLinearArgs ResidualBranch::gated_end(const LinearLayer& layer,
+                                              const GatedActivationArgs& gates) const {
+  const TensorView branch = in_range(stream_.rows_.branch);
+  const bool joins = post_norm_.kind == NormKind::kNone;  // x, unless the branch has a norm first
+  const ResidualLinearArgs product{.in = gates.out,
+                                   .weight = &layer.weight,
+                                   .bias = layer.bias.data(),
+                                   .scale = scale_,
+                                   .x = joins ? in_range(stream_.rows_.hidden) : branch,
+                                   .branch = branch};
+  LinearArgs linear = residual_product(context().device.traits(), product);
+  if (!joins) {
+    linear.y = branch;
+    linear.output = LinearOutput::kStore;
+  }
+  return {.gates = gates, .linear = linear};
+}
+
+bool ResidualBranch::ends_with_gates(const LinearLayer& layer, const GatedActivationArgs& gates) {
+  return !runs_unfused(context()) && !adapts(layer) && rows() > 0 &&
+         activation_joins(context(), gated_end(layer, gates));
+}
+
+void ResidualBranch::end_with(const LinearLayer& layer, const GatedActivationArgs& gates) {
+  const ActivatedLinearArgs args = gated_end(layer, gates);
+  activated_linear(context(), args);
+  wait_for_next(args.linear.output == LinearOutput::kStore);
+}
+
 TensorView ResidualBranch::end_with_rows() {
   wait_for_next(true);
   return in_range(stream_.rows_.branch);

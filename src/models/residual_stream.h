@@ -15,6 +15,7 @@
 #include "models/adapter_rows.h"
 #include "models/layer_weights.h"
 #include "models/product_tap.h"
+#include "ops/linear/activated_linear.h"
 #include "ops/rows/rms_norm.h"
 
 namespace headrace {
@@ -96,6 +97,10 @@ class ResidualBranch {
 
   // The branch is x W^T (+ bias). (Its memory may be input()'s.)
   void end_with(const LinearLayer& layer, const ConstTensorView& x);
+  // The branch is such a product of what gates let through: one op, where a device has one. Where
+  // it has none, and unless `layer` may run alone, the product before applies the gates.
+  bool ends_with_gates(const LinearLayer& layer, const GatedActivationArgs& gates);
+  void end_with(const LinearLayer& layer, const GatedActivationArgs& gates);
   // The branch is what the caller now writes to these rows [rows, D].
   TensorView end_with_rows();
   // After its end, once for all ranges: post_norm.
@@ -106,6 +111,7 @@ class ResidualBranch {
     return device.kind == DeviceKind::kCuda && device.batch_invariant;
   }
   TensorView in_range(const TensorView& rows) const { return rows.row_range(first_, count_); }
+  ActivatedLinearArgs gated_end(const LinearLayer& layer, const GatedActivationArgs& gates) const;
   // Whether the next norm, or settle(), is to add the branch.
   void wait_for_next(bool waits) {
     stream_.branch_waits_ = waits;

@@ -2,7 +2,9 @@
 // be asked whether they fit; nothing runs on it.
 #pragma once
 
+#include <map>
 #include <memory>
+#include <utility>
 
 #include "ops/op.h"
 #include "tensor/gemm_library.h"
@@ -21,7 +23,13 @@ class FakeGpu final : public Device {
  public:
   FakeGpu() : memory_(create_null_device({})), traits_(h200(false)) {}
   const DeviceTraits& traits() const override { return traits_; }
-  Result<Buffer> allocate(int64_t bytes) override { return memory_->allocate(bytes); }
+  // A buffer is this device's, as a weight asks its own.
+  Result<Buffer> allocate(int64_t bytes) override {
+    HR_ASSIGN_OR_RETURN(Buffer memory, memory_->allocate(bytes));
+    std::byte* const data = memory.data();
+    buffers_[data] = std::move(memory);
+    return Buffer(this, data, bytes);
+  }
   Result<Buffer> allocate_host(int64_t bytes) override { return memory_->allocate_host(bytes); }
   std::unique_ptr<Stream> create_stream() override { return memory_->create_stream(); }
   int64_t free_bytes() const override { return memory_->free_bytes(); }
@@ -35,9 +43,10 @@ class FakeGpu final : public Device {
     void begin_trial(Stream&) override {}
     void end_trial() override {}
   };
-  void release(std::byte*, int64_t, MemoryKind) override {}  // buffers are the null device's own
+  void release(std::byte* data, int64_t, MemoryKind) override { buffers_.erase(data); }
 
   std::unique_ptr<Device> memory_;
+  std::map<std::byte*, Buffer> buffers_;
   DeviceTraits traits_;
   Library library_;
 };

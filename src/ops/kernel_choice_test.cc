@@ -15,6 +15,7 @@
 #include "ops/attention/plan.h"
 #include "ops/attention/rope_attention.h"
 #include "ops/fake_gpu.h"
+#include "ops/linear/activated_linear.h"
 #include "ops/linear/grouped_linear.h"
 #include "ops/linear/norm_linear.h"
 #include "ops/linear/residual_linear.h"
@@ -30,11 +31,13 @@ namespace {
 
 using Lines = std::vector<std::string>;
 
-// [n, k] of a file's `type`, every row the same.
+// [n, k] of a file's `type`, or of F32 made FP8, every row the same.
 LinearWeight weight_of(Device& gpu, DType type, int64_t n, int64_t k, LinearCompute compute) {
-  const std::vector<std::byte> row(static_cast<size_t>(row_bytes(type, k).value()));
+  const DType in_file = type == DType::kF8 ? DType::kF32 : type;
+  const std::vector<std::byte> row(static_cast<size_t>(row_bytes(in_file, k).value()));
   const std::vector<int32_t> order(static_cast<size_t>(n), 0);
-  const LinearSource source{.weight = {row.data(), type, Shape{1, k}}, .row_order = order};
+  LinearSource source{.weight = {row.data(), in_file, Shape{1, k}}, .row_order = order};
+  if (type == DType::kF8) source.quantise_to = type;
   Uploader uploader(gpu, 1);
   LinearWeight weight = LinearWeight::start_pack(gpu, uploader, {&source, 1}, compute).value();
   CHECK(uploader.finish().ok());
@@ -115,6 +118,12 @@ Lines linear_choices(const DeviceTraits& traits, const LinearWeight& weight, DTy
     return NormGatedLinearArgs{norm(m), gated(m)};
   });
   add("residual_linear", residual_linear_kernels(), residual);
+  if (weight.is_matrix_of(DType::kF8)) {
+    add("activated_linear", activated_linear_kernels(), [&](int64_t m) {
+      return ActivatedLinearArgs{{.gate_up = rows.of(dtype, m, 2 * k), .out = rows.of(dtype, m, k)},
+                                 linear(m)};
+    });
+  }
   return lines;
 }
 
@@ -156,6 +165,7 @@ GpuLines weights_on_a_gpu() {
   }
   for (const Matrix& matrix : {Matrix{2048, 2048}, {4096, 4096}, {28672, 4096}, {4096, 14336}}) {
     add_weight(lines, matrix, DType::kQ4_K, LinearCompute::kFast);
+    add_weight(lines, matrix, DType::kF8, LinearCompute::kFast);
   }
   return lines;
 }

@@ -11,6 +11,7 @@
 #include "ops/attention/rope_attention.h"
 #include "ops/attention/rope_kv.h"
 #include "ops/attention/select_keys.h"
+#include "ops/linear/activated_linear.h"
 #include "ops/linear/gated_linear.h"
 #include "ops/linear/grouped_linear.h"
 #include "ops/linear/head_linear.h"
@@ -53,6 +54,7 @@
 
 // Those with a table on CUDA, name_cuda_kernels().
 #define HR_OPS_ON_CUDA(OP)                   \
+  OP(activated_linear, ActivatedLinearArgs)  \
   OP(activation, ActivationArgs)             \
   OP(altup_correct, AltUpCorrectArgs)        \
   OP(altup_predict, AltUpPredictArgs)        \

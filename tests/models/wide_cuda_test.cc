@@ -1,5 +1,6 @@
-// gemv in the whole engine (ops/linear/gemv.h): a model of two layers and few tokens whose matrices
-// are 4096 x 4096 and more, which no tiny model's are, on the GPU and on the CPU.
+// gemv (ops/linear/gemv.h), and FP8 rows of many tokens (ops/linear/float8.h), in the whole engine:
+// a model of two layers and few tokens whose matrices are 4096 x 4096 and more, which no tiny
+// model's are, on the GPU and on the CPU.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -35,7 +36,7 @@ std::string wide_model() {
       R"({{"architectures": ["LlamaForCausalLM"], "model_type": "llama", "hidden_act": "silu",
            "hidden_size": 4096, "intermediate_size": 4096, "num_attention_heads": 32,
            "num_key_value_heads": 8, "head_dim": 128, "num_hidden_layers": {}, "vocab_size": {},
-           "max_position_embeddings": 256, "rms_norm_eps": 1e-5, "rope_theta": 10000.0,
+           "max_position_embeddings": 1024, "rms_norm_eps": 1e-5, "rope_theta": 10000.0,
            "bos_token_id": 1, "eos_token_id": 2, "tie_word_embeddings": false}})",
       kLayers, kVocab);
   return folder.string();
@@ -182,6 +183,43 @@ TEST(WideCuda, TextsScoredByFewRowsAStepAreNear) {
     fmt::print("wide | scores, {} rows a step | largest distance {:.4f}\n", rows, distance.largest);
     EXPECT_EQ(distance.compared, expected.size());
     EXPECT_LE(distance.largest, kBf16DistanceMax);
+  }
+}
+
+// Gates that the kernel applies which makes FP8 of rows (activated_linear) are those of an op of
+// their own: products are the same, bit by bit, whether they are added to the residual at once
+// (from 512 rows on) or not.
+TEST(WideCuda, PromptsInFp8HaveTheBitsOfGatesApart) {
+  if (!cuda_device_present()) GTEST_SKIP() << "not run: there is no GPU";
+  for (const int tokens : {300, 600}) {
+    SCOPED_TRACE(tokens);
+    TestRequest text;
+    Rng rng(7);
+    for (int i = 0; i < tokens; ++i) {
+      text.prompt.push_back(static_cast<TokenId>(rng.below(kVocab)));
+    }
+    text.sampling = {.temperature = 0, .max_tokens = 0, .prompt_logprobs = 1};
+    std::vector<std::vector<TokenLogprobs>> results;
+    for (const bool apart : {true, false}) {
+      ChosenKernels chosen;
+      OpHooks hooks = chosen.hooks();
+      if (apart) hooks.preferred = {"activated_linear/two_ops"};
+      StackOptions options = options_of(DeviceChoice::kGpu, DType::kBF16);
+      options.batch = {.max_num_seqs = 1, .max_num_batched_tokens = 1024};
+      options.load.quantise_to = DType::kF8;
+      options.runner.graphs = false;
+      options.runner.hooks = &hooks;
+      auto gpu = ModelUnderTest::load(options);
+      ASSERT_TRUE(gpu.ok()) << gpu.status().message();
+      chosen.take();
+      results.push_back(gpu->answer(text).value().prompt_logprobs);
+      const int joined = chosen.take()["activated_linear/cuda/float8"];
+      EXPECT_EQ(joined, apart ? 0 : kLayers);
+    }
+    ASSERT_EQ(results[0].size(), static_cast<size_t>(tokens - 1));
+    for (size_t i = 0; i < results[0].size(); ++i) {
+      ASSERT_EQ(results[0][i].logprob, results[1][i].logprob) << "token " << i;
+    }
   }
 }
 

@@ -79,6 +79,13 @@ void BranchOutput::end(ResidualBranch& branch, const TensorView& rows) const {
   join(context, y);
 }
 
+bool BranchOutput::ends_with_gates(ResidualBranch& branch, const GatedActivationArgs& gates) const {
+  return !shard_.is_split() && branch.ends_with_gates(parts_.front(), gates);
+}
+void BranchOutput::end(ResidualBranch& branch, const GatedActivationArgs& gates) const {
+  branch.end_with(parts_.front(), gates);
+}
+
 ConstTensorView BranchOutput::input_of(int32_t part, const TensorView& rows) const {
   if (!shard_.is_split() || !shard_.all_on_one) return rows;
   return column_range(rows, inputs_.first(part), inputs_.count(part));

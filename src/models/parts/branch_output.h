@@ -34,6 +34,11 @@ class BranchOutput {
   // Ends the branch. `rows` [T, input_width()] have this rank's columns.
   void end(ResidualBranch& branch, const TensorView& rows) const;
 
+  // The same where rows are act(gate) * up, `gates.out` of all columns, if a device has one op for
+  // it.
+  bool ends_with_gates(ResidualBranch& branch, const GatedActivationArgs& gates) const;
+  void end(ResidualBranch& branch, const GatedActivationArgs& gates) const;
+
   // For branches that are sums of such products, in place of end(): each multiply() gives this
   // rank's outputs of one of them, [T, output_width()]; what is added up of these lies in
   // own_outputs() of the branch's rows when join() makes them whole.

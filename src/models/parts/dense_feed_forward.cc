@@ -70,6 +70,12 @@ class DenseFeedForward final : public FeedForward {
                                ? column_range(gate_up, 0, own_width())
                                : run.scratch.rows(kActivated, rows, down_.input_width());
     const TensorView activated = down_.own_columns(all);
+    const GatedActivationArgs gates{
+        .gate_up = gate_up, .activation = spec_.activation, .out = activated};
+    if (is_gated() && !is_sparse() && down_.ends_with_gates(run.branch, gates)) {
+      run.branch.multiply_input(gate_up_, gate_up);
+      return down_.end(run.branch, gates);
+    }
     if (is_gated()) {
       multiply_gated(run.branch, gate_up, activated);
     } else {

@@ -7,6 +7,7 @@
 // what tests compare with.
 #pragma once
 
+#include "ops/linear/activated_linear.h"
 #include "ops/linear/norm_linear.h"
 
 namespace headrace {
@@ -20,10 +21,13 @@ struct Float8Rows {
   const float* scales;      // [M]
 };
 int64_t float8_rows_bytes(int64_t m, int64_t k);
-// Start the kernel that makes them, of x or of what rms_norm makes of norm.x (`norm.out` is not
-// written). `memory` on 256 bytes. REQUIRES: f16 or bf16, rows on 16 bytes, K whole 16s
+// Start the kernel that makes them, of x, of what rms_norm makes of norm.x or of act(gate) * up,
+// rounded to x's type first (`out` is not written). `memory` on 256 bytes. REQUIRES: f16 or bf16,
+// rows on 16 bytes, K whole 16s
 Float8Rows make_float8_rows(OpContext& context, const ConstTensorView& x, std::byte* memory);
 Float8Rows make_float8_rows(OpContext& context, const RmsNormArgs& norm, std::byte* memory);
+Float8Rows make_float8_rows(OpContext& context, const GatedActivationArgs& gates,
+                            std::byte* memory);
 
 // To so many rows `stream` is ahead of the library; with batch invariance it is the only one.
 inline constexpr int64_t kFloat8StreamedRowsMax = 64;
@@ -38,6 +42,10 @@ bool norm_float8_fits(const DeviceTraits& traits, const NormLinearArgs& args);
 void run_norm_float8(OpContext& context, const NormLinearArgs& args);
 bool norm_gated_float8_fits(const DeviceTraits& traits, const NormGatedLinearArgs& args);
 void run_norm_gated_float8(OpContext& context, const NormGatedLinearArgs& args);
+
+// The gates before a product, in the same way.
+bool activated_float8_fits(const DeviceTraits& traits, const ActivatedLinearArgs& args);
+void run_activated_float8(OpContext& context, const ActivatedLinearArgs& args);
 
 // Scratch memory of all of these.
 int64_t float8_workspace_bytes(int64_t m, const LinearWeight& weight);

@@ -1,10 +1,14 @@
 #include "ops/linear/float8.h"
 
+#include <type_traits>
+
 #include "gpu/float8.cuh"
 #include "gpu/reduce.cuh"
 #include "ops/cuda_launch.cuh"
 #include "ops/linear/plain.h"
 #include "ops/linear/stream.h"
+#include "ops/packing/block_types.cuh"
+#include "ops/rows/activation_cuda.cuh"
 #include "tensor/gemm_library.h"
 
 namespace headrace {
@@ -13,20 +17,24 @@ namespace {
 // ---- rows of x ----------------------------------------------------------------------------------
 
 constexpr int kPiece = 8;  // elements of an access
-constexpr int kHeld = 4;   // accesses of a row that a thread keeps in registers
-// Threads of a row: a long one (a feed-forward network's) finds room in their registers, too.
-constexpr int kRowThreads = 256, kLongRowThreads = 512;
-constexpr int64_t kLongRow = int64_t{kRowThreads} * kPiece * kHeld;
+constexpr int kHeld = 2;   // accesses of a row that a thread keeps in registers
+// Most threads of a block, and of those that find room on a multiprocessor at once.
+constexpr int kRowThreadsMax = 1024;
+
+// What becomes FP8: rows as they are, what rms_norm makes of them (norm_linear.h), or act(gate) *
+// up (activated_linear.h), rounded to their type as those ops round.
+enum class RowsOfX { kPlain, kNormed, kGated };
 
 template <class T>
 struct RowsIn {
-  gpu::RowsOf<T> x;               // written where there is a residual
+  gpu::RowsOf<T> x;               // written where there is a residual; kGated: gate, then up
   gpu::RowsOf<const T> residual;  // as of RmsNormArgs, or no data
-  const float* norm;              // [K], or null: rows as they are
+  const float* norm;              // [K]
   uint8_t* numbers;               // [M, K]
   float* scales;                  // [M]
   int32_t k;
   float eps, residual_scale;
+  Activation activation;
 };
 
 // The largest of all threads, NaN if one has it, on every thread.
@@ -45,12 +53,33 @@ __device__ __forceinline__ float largest_of_block(float largest) {
   return largest;
 }
 
-// A block's row: pieces of it in registers, those that find no room read again.
-template <class T, bool kNormed, int kThreads>
+// body.operator()<Act>()
+template <class Body>
+__device__ __forceinline__ void with_gate(Activation activation, const Body& body) {
+  switch (activation) {
+    case Activation::kSilu:
+      return body.template operator()<gpu::Silu>();
+    case Activation::kGeluTanh:
+      return body.template operator()<gpu::GeluTanh>();
+    case Activation::kRelu:
+      return body.template operator()<gpu::Relu>();
+    case Activation::kReluSquared:
+      return body.template operator()<gpu::ReluSquared>();
+    case Activation::kClampedSwish:
+      return body.template operator()<gpu::ClampedSwish>();
+    default:
+      return body.template operator()<gpu::GeluErf>();
+  }
+}
+
+// A block's row: pieces of it in registers, those that find no room read again. Of what a thread
+// holds all is asked for before any of it is used or stored.
+template <class T, RowsOfX kSource, int kThreads>
 class Float8Row {
   using Piece = gpu::Vector<T, kPiece>;
   using Weights = gpu::Vector<float, kPiece>;
-  static constexpr int kStep = kThreads * kPiece;
+  static constexpr bool kNormed = kSource == RowsOfX::kNormed;
+  static constexpr int32_t kStep = kThreads * kPiece;
 
  public:
   __device__ Float8Row(const RowsIn<T>& args, int64_t row)
@@ -59,83 +88,130 @@ class Float8Row {
         residual_(args.residual.data == nullptr ? nullptr : args.residual.row(row)),
         first_(static_cast<int32_t>(threadIdx.x) * kPiece) {}
 
+  // What no kernel writes.
+  __device__ void read_norm() {
+    if constexpr (!kNormed) return;
+    for_held([&](int i, int32_t at) { weights_[i] = Weights::load(args_.norm + at); });
+  }
   __device__ void read() {
-    float squares = 0.0f;
-    for_each([&](Piece& piece, int32_t at) {
-      if constexpr (!kNormed) return;
-      if (residual_ != nullptr) add_residual(piece, at);
-#pragma unroll
-      for (int e = 0; e < kPiece; ++e) {
-        const float x = gpu::to_float(piece.values[e]);
-        squares += x * x;
-      }
-    });
-    if constexpr (kNormed) {
-      const float mean = gpu::block_sum<kThreads>(squares) / static_cast<float>(args_.k);
-      factor_ = rsqrtf(mean + args_.eps);
+    for_held([&](int i, int32_t at) { held_[i] = Piece::load(x_ + at); });
+    if constexpr (kSource == RowsOfX::kGated) {
+      Piece ups[kHeld];
+      for_held([&](int i, int32_t at) { ups[i] = Piece::load(x_ + args_.k + at); });
+      with_gate(args_.activation, [&]<class Act>() {
+        for_held([&](int i, int32_t) { apply_gates<Act>(held_[i], ups[i]); });
+      });
     }
-    again_ = true;
+    if constexpr (kNormed) {
+      const float mean = gpu::block_sum<kThreads>(sum_of_squares()) / static_cast<float>(args_.k);
+      factor_ = rsqrtf(mean + args_.eps);
+      for_held([&](int i, int32_t) { normalise(held_[i], weights_[i]); });
+    }
   }
   // |the largest number| of the row.
-  __device__ float largest() {
+  __device__ float largest() const {
     float largest = 0.0f;
-    for_each([&](Piece& piece, int32_t at) {
-      normalise(piece, at);
+    const auto look = [&](const Piece& piece) {
 #pragma unroll
       for (int e = 0; e < kPiece; ++e) {
         largest = gpu::max_or_nan(largest, fabsf(gpu::to_float(piece.values[e])));
       }
-    });
+    };
+    for_held([&](int i, int32_t) { look(held_[i]); });
+    for_others([&](int32_t at) { look(made(at)); });
     return largest_of_block<kThreads>(largest);
   }
-  __device__ void store(uint8_t* out, float factor) {
-    for_each([&](Piece& piece, int32_t at) {
-      if (at >= held_end()) normalise(piece, at);
+  __device__ void store(uint8_t* out, float factor) const {
+    const auto store_piece = [&](const Piece& piece, int32_t at) {
       float scaled[kPiece];
 #pragma unroll
       for (int e = 0; e < kPiece; ++e) scaled[e] = gpu::to_float(piece.values[e]) * factor;
       *reinterpret_cast<uint2*>(out + at) = {
           gpu::to_e4m3(scaled[0], scaled[1], scaled[2], scaled[3]),
           gpu::to_e4m3(scaled[4], scaled[5], scaled[6], scaled[7])};
-    });
+    };
+    for_held([&](int i, int32_t at) { store_piece(held_[i], at); });
+    for_others([&](int32_t at) { store_piece(made(at), at); });
   }
 
  private:
-  static __device__ constexpr int32_t held_end() { return kHeld * kStep; }
-
-  // body(piece, its column) of this thread's pieces.
+  // body(i, its column) of the pieces that this thread holds; body(a column) of its others.
   template <class Body>
-  __device__ __forceinline__ void for_each(const Body& body) {
+  __device__ __forceinline__ void for_held(const Body& body) const {
 #pragma unroll
     for (int i = 0; i < kHeld; ++i) {
-      const int32_t at = first_ + i * kStep;
-      if (at >= args_.k) break;
-      if (!again_) held_[i] = Piece::load(x_ + at);
-      body(held_[i], at);
-    }
-#pragma unroll 1
-    for (int32_t at = first_ + held_end(); at < args_.k; at += kStep) {
-      Piece piece = Piece::load(x_ + at);
-      body(piece, at);
+      if (first_ + i * kStep < args_.k) body(i, first_ + i * kStep);
     }
   }
-  __device__ __forceinline__ void add_residual(Piece& piece, int32_t at) {
-    const Piece added = Piece::load(residual_ + at);
+  template <class Body>
+  __device__ __forceinline__ void for_others(const Body& body) const {
+#pragma unroll 1
+    for (int32_t at = first_ + kHeld * kStep; at < args_.k; at += kStep) body(at);
+  }
+
+  // Of the row with what waits for it, which is added to x, too.
+  __device__ __forceinline__ float sum_of_squares() {
+    float squares = 0.0f;
+    const auto add = [&](const Piece& piece) {
+#pragma unroll
+      for (int e = 0; e < kPiece; ++e) {
+        const float x = gpu::to_float(piece.values[e]);
+        squares += x * x;
+      }
+    };
+    if (residual_ != nullptr) {
+      Piece added[kHeld];
+      for_held([&](int i, int32_t at) { added[i] = Piece::load(residual_ + at); });
+      for_held([&](int i, int32_t at) {
+        add_residual(held_[i], added[i]);
+        held_[i].store(x_ + at);
+      });
+    }
+    for_held([&](int i, int32_t) { add(held_[i]); });
+    for_others([&](int32_t at) {
+      Piece piece = Piece::load(x_ + at);
+      if (residual_ != nullptr) {
+        add_residual(piece, Piece::load(residual_ + at));
+        piece.store(x_ + at);
+      }
+      add(piece);
+    });
+    return squares;
+  }
+  // A piece that is not held, as it becomes FP8.
+  __device__ __forceinline__ Piece made(int32_t at) const {
+    Piece piece = Piece::load(x_ + at);
+    if constexpr (kNormed) normalise(piece, Weights::load(args_.norm + at));
+    if constexpr (kSource == RowsOfX::kGated) {
+      const Piece up = Piece::load(x_ + args_.k + at);
+      with_gate(args_.activation, [&]<class Act>() { apply_gates<Act>(piece, up); });
+    }
+    return piece;
+  }
+  __device__ __forceinline__ void add_residual(Piece& piece, const Piece& added) const {
 #pragma unroll
     for (int e = 0; e < kPiece; ++e) {
       piece.values[e] = gpu::from_float<T>(gpu::to_float(piece.values[e]) +
                                            args_.residual_scale * gpu::to_float(added.values[e]));
     }
-    piece.store(x_ + at);
   }
   // As rms_norm does, rounded to T.
-  __device__ __forceinline__ void normalise(Piece& piece, int32_t at) const {
-    if constexpr (!kNormed) return;
-    const Weights weights = Weights::load(args_.norm + at);
+  __device__ __forceinline__ void normalise(Piece& piece, const Weights& weights) const {
 #pragma unroll
     for (int e = 0; e < kPiece; ++e) {
       piece.values[e] =
           gpu::from_float<T>(gpu::to_float(piece.values[e]) * factor_ * weights.values[e]);
+    }
+  }
+
+  // gate := act(gate) * up, as gated_activation does.
+  template <class Act>
+  static __device__ __forceinline__ void apply_gates(Piece& gates, const Piece& ups) {
+#pragma unroll
+    for (int e = 0; e < kPiece; ++e) {
+      float up = gpu::to_float(ups.values[e]);
+      if constexpr (std::is_same_v<Act, gpu::ClampedSwish>) up = Act::of_up(up);
+      gates.values[e] = gpu::from_float<T>(Act::apply(gpu::to_float(gates.values[e])) * up);
     }
   }
 
@@ -144,17 +220,18 @@ class Float8Row {
   const T* const residual_;
   const int32_t first_;
   Piece held_[kHeld];
+  Weights weights_[kNormed ? kHeld : 1];
   float factor_ = 1.0f;
-  bool again_ = false;
 };
 
 // A block a row.
-template <class T, bool kNormed, int kThreads>
-__global__ void __launch_bounds__(kThreads) float8_row(RowsIn<T> args) {
+template <class T, RowsOfX kSource, int kThreads>
+__global__ void __launch_bounds__(kThreads, kRowThreadsMax / kThreads) float8_row(RowsIn<T> args) {
   const int64_t row = blockIdx.x;
   gpu::let_next_kernel_start();
+  Float8Row<T, kSource, kThreads> values(args, row);
+  values.read_norm();
   gpu::wait_for_earlier_kernels();
-  Float8Row<T, kNormed, kThreads> values(args, row);
   values.read();
   const float scale = gpu::e4m3_row_scale(values.largest());
   if (threadIdx.x == 0) args.scales[row] = scale;
@@ -163,13 +240,23 @@ __global__ void __launch_bounds__(kThreads) float8_row(RowsIn<T> args) {
 
 // ---- products -----------------------------------------------------------------------------------
 
-template <bool kNormed>
-Float8Rows start_rows(OpContext& context, const ConstTensorView& x, const RmsNormArgs* norm,
-                      std::byte* memory) {
-  const int64_t m = x.rows(), k = x.columns();
+// body.operator()<kThreads>(): as many as keep a row of k numbers in their registers, if there are.
+template <int kThreads = 256, class Body>
+void with_row_threads(int64_t k, const Body& body) {
+  if constexpr (kThreads < kRowThreadsMax) {
+    if (k > int64_t{kThreads} * kPiece * kHeld) return with_row_threads<2 * kThreads>(k, body);
+  }
+  body.template operator()<kThreads>();
+}
+
+// `set` adds what rows of kSource need to the arguments.
+template <RowsOfX kSource, class Set>
+Float8Rows start_rows(OpContext& context, const ConstTensorView& x, int64_t k, std::byte* memory,
+                      const Set& set) {
+  const int64_t m = x.rows();
   auto* const scales =
       reinterpret_cast<float*>(memory + float8_rows_bytes(m, k) - float8_rows_bytes(m, 0));
-  const auto start = [&]<class T>(gpu::ElementType<T>) {
+  gpu::with_half_type(x.dtype, [&]<class T>(gpu::ElementType<T>) {
     const TensorView rows(const_cast<std::byte*>(x.data), x.dtype, x.shape, x.row_stride);
     RowsIn<T> arguments{.x = gpu::rows_of<T>(rows),
                         .residual = {},
@@ -178,26 +265,14 @@ Float8Rows start_rows(OpContext& context, const ConstTensorView& x, const RmsNor
                         .scales = scales,
                         .k = static_cast<int32_t>(k),
                         .eps = 0.0f,
-                        .residual_scale = 1.0f};
-    if (norm != nullptr) {
-      arguments.residual = gpu::rows_of<T>(norm->residual);
-      arguments.norm = norm->weight;
-      arguments.eps = norm->eps;
-      arguments.residual_scale = norm->residual_scale;
-    }
-    const auto blocks = static_cast<unsigned>(m);
-    if (k > kLongRow) {
-      gpu::launch(context, float8_row<T, kNormed, kLongRowThreads>, blocks, kLongRowThreads,
+                        .residual_scale = 1.0f,
+                        .activation = Activation::kSilu};
+    set(arguments);
+    with_row_threads(k, [&]<int kThreads>() {
+      gpu::launch(context, float8_row<T, kSource, kThreads>, static_cast<unsigned>(m), kThreads,
                   arguments);
-    } else {
-      gpu::launch(context, float8_row<T, kNormed, kRowThreads>, blocks, kRowThreads, arguments);
-    }
-  };
-  if (x.dtype == DType::kF16) {
-    start(gpu::ElementType<__half>());
-  } else {
-    start(gpu::ElementType<__nv_bfloat16>());
-  }
+    });
+  });
   return {.numbers = ConstTensorView(memory, DType::kF8, Shape{m, k}), .scales = scales};
 }
 
@@ -225,14 +300,36 @@ void run_library(OpContext& context, const LinearArgs& args, const Float8Rows& r
   add_bias_rows(context, args.y, args.bias);
 }
 
-// Whether rows of x become FP8 with their norm: those that some product of FP8 takes.
-bool norm_fits(const DeviceTraits& traits, const RmsNormArgs& norm, const LinearArgs& product) {
+// Whether rows of x become FP8 in a kernel that also makes them: those that some product of FP8
+// takes.
+bool product_fits(const DeviceTraits& traits, const LinearArgs& product) {
   if (!float8_types(traits, product)) return false;
-  const bool taken = float8_streams(traits, product.x.rows())
-                         ? stream_fits(traits, {.linear = product})
-                         : float8_library_fits(traits, product);
-  return taken && gpu::rows_aligned(norm.x) && gpu::rows_aligned(norm.residual) &&
-         gpu::multiple_of_access(norm.weight);
+  return float8_streams(traits, product.x.rows()) ? stream_fits(traits, {.linear = product})
+                                                  : float8_library_fits(traits, product);
+}
+bool norm_fits(const DeviceTraits& traits, const RmsNormArgs& norm, const LinearArgs& product) {
+  return product_fits(traits, product) && gpu::rows_aligned(norm.x) &&
+         gpu::rows_aligned(norm.residual) && gpu::multiple_of_access(norm.weight);
+}
+
+// 16 bytes an access, an activation that with_gate() has.
+bool gates_fit(const GatedActivationArgs& args) {
+  const Activation of = args.activation;
+  return of != Activation::kTanh && of != Activation::kSigmoid && of != Activation::kXielu &&
+         args.up.data == nullptr && gpu::whole_accesses(args.gate_up.dtype, args.out.columns()) &&
+         gpu::rows_aligned(args.gate_up);
+}
+
+// make(memory) starts the kernel that makes rows of x.
+template <class Make>
+void multiply_made_rows(OpContext& context, const LinearArgs& args, const Make& make) {
+  const Workspace::Mark mark(context.workspace);
+  const Float8Rows rows =
+      make(context.workspace.take(float8_rows_bytes(args.x.rows(), args.x.columns())));
+  if (float8_streams(context.device.traits(), args.x.rows())) {
+    return run_stream(context, {.linear = args, .rows = &rows});
+  }
+  run_library(context, args, rows);
 }
 
 }  // namespace
@@ -245,11 +342,24 @@ bool float8_types(const DeviceTraits& traits, const LinearArgs& args) {
 }
 
 Float8Rows make_float8_rows(OpContext& context, const ConstTensorView& x, std::byte* memory) {
-  return start_rows<false>(context, x, nullptr, memory);
+  return start_rows<RowsOfX::kPlain>(context, x, x.columns(), memory, [](auto&) {});
 }
 
 Float8Rows make_float8_rows(OpContext& context, const RmsNormArgs& norm, std::byte* memory) {
-  return start_rows<true>(context, norm.x, &norm, memory);
+  return start_rows<RowsOfX::kNormed>(context, norm.x, norm.x.columns(), memory,
+                                      [&]<class T>(RowsIn<T>& arguments) {
+                                        arguments.residual = gpu::rows_of<T>(norm.residual);
+                                        arguments.norm = norm.weight;
+                                        arguments.eps = norm.eps;
+                                        arguments.residual_scale = norm.residual_scale;
+                                      });
+}
+
+Float8Rows make_float8_rows(OpContext& context, const GatedActivationArgs& gates,
+                            std::byte* memory) {
+  return start_rows<RowsOfX::kGated>(
+      context, gates.gate_up, gates.out.columns(), memory,
+      [&](auto& arguments) { arguments.activation = gates.activation; });
 }
 
 bool float8_library_fits(const DeviceTraits& traits, const LinearArgs& args) {
@@ -271,15 +381,23 @@ bool norm_float8_fits(const DeviceTraits& traits, const NormLinearArgs& args) {
 }
 
 void run_norm_float8(OpContext& context, const NormLinearArgs& args) {
-  const LinearArgs& linear = args.linear;
-  const Workspace::Mark mark(context.workspace);
-  const Float8Rows rows = make_float8_rows(
-      context, args.norm,
-      context.workspace.take(float8_rows_bytes(linear.x.rows(), linear.x.columns())));
-  if (float8_streams(context.device.traits(), linear.x.rows())) {
-    return run_stream(context, {.linear = linear, .rows = &rows});
-  }
-  run_library(context, linear, rows);
+  multiply_made_rows(context, args.linear, [&](std::byte* memory) {
+    return make_float8_rows(context, args.norm, memory);
+  });
+}
+
+// Measured on an H200: with fewer rows two kernels of more blocks are ahead of one of a block a
+// row.
+bool activated_float8_fits(const DeviceTraits& traits, const ActivatedLinearArgs& args) {
+  constexpr int64_t kRowsMin = 256;
+  return args.linear.x.rows() >= kRowsMin && product_fits(traits, args.linear) &&
+         gates_fit(args.gates);
+}
+
+void run_activated_float8(OpContext& context, const ActivatedLinearArgs& args) {
+  multiply_made_rows(context, args.linear, [&](std::byte* memory) {
+    return make_float8_rows(context, args.gates, memory);
+  });
 }
 
 bool norm_gated_float8_fits(const DeviceTraits& traits, const NormGatedLinearArgs& args) {

@@ -192,7 +192,7 @@ TEST(Float8Cuda, AGateIsTheProductsOwn) {
       return sums.read();
     };
     const std::vector<float> as_it_is = sums_of("linear/cuda/any");
-    const std::vector<float> as_float8 = sums_of("linear/cuda/float8_stream_any_rows");
+    const std::vector<float> as_float8 = sums_of("linear/cuda/stream_any_size");
     int kernels_run = 0;
     for (const auto& kernel : gated_linear_kernels().all()) {
       CudaMatrix y(cuda, DType::kBF16, m, kFeatures, 0, nullptr);

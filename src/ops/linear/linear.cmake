@@ -2,7 +2,7 @@
 ops_room(linear
   SOURCES
     linear.cc linear_cpu.cc lora_linear.cc lora_slot.cc lora_linear_cpu.cc lora_linear_cpu_avx2.cc lora_linear_cpu_avx512.cc
-    gated_linear.cc grouped_linear.cc grouped_linear_cpu.cc head_linear.cc norm_linear.cc norm_route.cc residual_linear.cc
+    activated_linear.cc gated_linear.cc grouped_linear.cc grouped_linear_cpu.cc head_linear.cc norm_linear.cc norm_route.cc residual_linear.cc
     cpu_plan.cc cpu_float.cc cpu_baseline.cc cpu_avx2.cc cpu_avx_vnni.cc cpu_avx512.cc cpu_avx512_vnni.cc
     cpu_vnni_panels.cc cpu_avx512_bf16.cc cpu_amx.cc cpu_amx_unpack.cc
     blocks_plan.cc float8_plan.cc gemv_plan.cc grouped_plan.cc resident_plan.cc stream_plan.cc wgmma_plan.cc
@@ -11,7 +11,7 @@ ops_room(linear
     library_cuda.cu lora_linear_cuda.cu norm_route_cuda.cu resident_cuda.cu stream_cuda.cu
     wgmma_cuda.cu
   TESTS
-    linear_test.cc linear_fits_test.cc linear_cuda_test.cc float8_cuda_test.cc norm_linear_test.cc norm_linear_cuda_test.cc residual_linear_test.cc
+    activated_linear_test.cc activated_linear_cuda_test.cc linear_test.cc linear_fits_test.cc linear_cuda_test.cc float8_cuda_test.cc norm_linear_test.cc norm_linear_cuda_test.cc residual_linear_test.cc
     blocks_gemv_plan_test.cc blocks_tiles_plan_test.cc blocks_wide_plan_test.cc cpu_plan_test.cc cpu_amx_emulated.cc gemv_layout_test.cc grouped_layout_test.cc
     grouped_linear_test.cc lora_linear_test.cc lora_layout_test.cc lora_linear_cuda_test.cc grouped_linear_cuda_test.cc grouped_protocol_test.cc head_linear_cuda_test.cc norm_route_cuda_test.cc resident_layout_test.cc wgmma_layout_test.cc
     wgmma_protocol_test.cc

@@ -56,11 +56,11 @@ constexpr Kernel<Args> kernel(std::string_view name, Selection selection = Selec
 constexpr int kStreamedRowsMin = 5, kStreamedRowsMax = 64;
 constexpr int64_t kStreamedElementsMin = 2048 * 2048, kStreamedElementsMax = 4096 * 4096;
 
-bool float8_stream_fits(const DeviceTraits& traits, const LinearArgs& args) {
-  return stream_fits(traits, {.linear = args}) && args.weight->is_matrix_of(DType::kF8);
+bool linear_stream_fits(const DeviceTraits& traits, const LinearArgs& args) {
+  return stream_fits(traits, {.linear = args});
 }
 bool stream_pays(const DeviceTraits& traits, const LinearArgs& args) {
-  if (!stream_fits(traits, {.linear = args})) return false;
+  if (!linear_stream_fits(traits, args)) return false;
   if (args.weight->is_matrix_of(DType::kF8)) {
     return float8_streams(traits, args.x.rows());
   }
@@ -79,7 +79,7 @@ constexpr std::array kLinear = {
     Kernel<LinearArgs>{"linear/cuda/few_rows", few_rows_pays, run_few_rows},
     Kernel<LinearArgs>{"linear/cuda/library", linear_library_fits, run_linear_library},
     Kernel<LinearArgs>{"linear/cuda/float8_library", float8_library_fits, run_float8_library},
-    Kernel<LinearArgs>{"linear/cuda/float8_stream_any_rows", float8_stream_fits, run_linear_stream,
+    Kernel<LinearArgs>{"linear/cuda/stream_any_size", linear_stream_fits, run_linear_stream,
                        Selection::kByName},
     Kernel<LinearArgs>{"linear/cuda/exact_few", exact_few_fits, run_exact_few},
     Kernel<LinearArgs>{"linear/cuda/exact", exact_fits, run_exact},
@@ -177,6 +177,9 @@ constexpr std::array kNormGatedLinear = {
     kernel<NormGatedLinearArgs, gemv_fits, run_gemv>("norm_gated_linear/cuda/gemv_any_size",
                                                      Selection::kByName)};
 
+constexpr std::array kActivatedLinear = {Kernel<ActivatedLinearArgs>{
+    "activated_linear/cuda/float8", activated_float8_fits, run_activated_float8}};
+
 constexpr std::array kResidualLinear = {
     kernel<ResidualLinearArgs, resident_pays, run_resident>("residual_linear/cuda/resident"),
     kernel<ResidualLinearArgs, gemv_pays, run_gemv>("residual_linear/cuda/gemv"),
@@ -185,6 +188,7 @@ constexpr std::array kResidualLinear = {
 
 }  // namespace
 
+KernelTable<ActivatedLinearArgs> activated_linear_cuda_kernels() { return kActivatedLinear; }
 KernelTable<LinearArgs> linear_cuda_kernels() { return kLinear; }
 KernelTable<GatedLinearArgs> gated_linear_cuda_kernels() { return kGatedLinear; }
 KernelTable<NormLinearArgs> norm_linear_cuda_kernels() { return kNormLinear; }

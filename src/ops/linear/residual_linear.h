@@ -25,4 +25,8 @@ bool residual_linear(OpContext& context, const ResidualLinearArgs& args);
 const KernelSet<ResidualLinearArgs>& residual_linear_kernels();
 KernelTable<ResidualLinearArgs> residual_linear_cuda_kernels();
 
+// The product alone, for ops that have something else in one with it: into x (kAccumulate) where
+// `accumulated` would be the choice, else into branch, as `later`.
+LinearArgs residual_product(const DeviceTraits& traits, const ResidualLinearArgs& args);
+
 }  // namespace headrace

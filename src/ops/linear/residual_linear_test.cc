@@ -88,5 +88,24 @@ TEST(ResidualLinear, ManyRowsOfAGpuAreAddedByTheProduct) {
   EXPECT_FALSE(takes({.kind = DeviceKind::kCpu}, 512, 1.0f));
 }
 
+// What ops have that do something else with the product: the same choice.
+TEST(ResidualLinear, ItsProductGoesWhereItsKernelPutsIt) {
+  Fixture f;
+  TestMatrix in(512, kK), x(512, kN), branch(512, kN);
+  ResidualLinearArgs args{.in = in.view(),
+                          .weight = &f.weight,
+                          .bias = nullptr,
+                          .x = x.view(),
+                          .branch = branch.view()};
+  const DeviceTraits gpu{.kind = DeviceKind::kCuda}, cpu{.kind = DeviceKind::kCpu};
+  const LinearArgs added = residual_product(gpu, args), later = residual_product(cpu, args);
+  EXPECT_EQ(added.y.data, x.view().data);
+  EXPECT_EQ(added.output, LinearOutput::kAccumulate);
+  EXPECT_EQ(later.y.data, branch.view().data);
+  EXPECT_EQ(later.output, LinearOutput::kStore);
+  args.scale = 0.5f;
+  EXPECT_EQ(residual_product(gpu, args).y.data, branch.view().data);
+}
+
 }  // namespace
 }  // namespace headrace

@@ -6,8 +6,9 @@
 
 namespace headrace::gpu {
 
+// A denominator past 2^126 is one of 0.
 struct Silu {
-  static __device__ float apply(float x) { return x / (1.0f + __expf(-x)); }
+  static __device__ float apply(float x) { return __fdividef(x, 1.0f + __expf(-x)); }
 };
 struct GeluTanh {
   static __device__ float apply(float x) {
@@ -31,7 +32,7 @@ struct ReluSquared {
 struct ClampedSwish {
   static __device__ float apply(float x) {
     const float gate = x > kClampedSwishBound ? kClampedSwishBound : x;
-    return gate / (1.0f + __expf(-kClampedSwishSlope * gate));
+    return __fdividef(gate, 1.0f + __expf(-kClampedSwishSlope * gate));
   }
   static __device__ float of_up(float up) {
     const float low = up < -kClampedSwishBound ? -kClampedSwishBound : up;
