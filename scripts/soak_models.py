@@ -259,6 +259,7 @@ FLAGS = [
     Flags("adapters-swap", *SWAP, adapters=3, pool=TIGHT, pressure=OUT_AND_BACK),
     Flags("adapters-q8", "--quantization", "q8_0", "--enforce-eager", adapters=5),
     Flags("packed-q8", "--quantization", "q8_0"),
+    Flags("packed-q4", "--quantization", "q4_k", "--block-weights", "packed"),
     Flags("fp8", "--quantization=fp8"),
     Flags("fp8-fp16", "--quantization=fp8", *FP8, "--dtype", "float16"),
     Flags("invariant-fp8", "--batch-invariant", "--quantization=fp8", *NGRAM, pressure=("proposed",)),
