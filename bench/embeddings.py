@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Texts a second of a server's embeddings beside sentence-transformers, taking turns on the same texts.
 
-    bench/embeddings.py -m FOLDER [-r ROUNDS] [--threads N] [--headrace PROGRAM]
+    bench/embeddings.py -m FOLDER [-r ROUNDS] [--threads N] [--headrace PROGRAM] [--flags=FLAGS]
 
 FOLDER: a sentence-transformers model. Three loads of made-up texts: 200 of mixed lengths and 200 of one length in one request,
 and 50 one after the other. Prints the ratios, the least cosine of both sides' vectors, and appends a row a load to
@@ -62,11 +62,12 @@ def main():
     parser.add_argument("-r", "--rounds", type=int, default=3)
     parser.add_argument("--threads", type=int, default=2)
     parser.add_argument("--headrace", default=str(ROOT / "build/headrace"))
+    parser.add_argument("--flags", default="", help="of the server, in one word: --flags='--dtype bfloat16'")
     options = parser.parse_args()
     torch.set_num_threads(options.threads)
     peer = SentenceTransformer(options.model, device="cpu")
     commit = subprocess.run(["git", "rev-parse", "--short", "HEAD"], cwd=ROOT, capture_output=True, text=True).stdout.strip()
-    with Server(options.headrace, options.model, "--threads", str(options.threads)) as server:
+    with Server(options.headrace, options.model, "--threads", str(options.threads), *options.flags.split()) as server:
         for load, (texts, together) in loads().items():
             mine, theirs = [], []
             for _ in range(options.rounds + 1):
@@ -79,7 +80,7 @@ def main():
             cosines = (a * b).sum(1) / numpy.linalg.norm(a, axis=1) / numpy.linalg.norm(b, axis=1)
             ratios = [y / x for x, y in zip(mine[1:], theirs[1:], strict=True)]  # the first round warms both
             row = {"bench": "embeddings", "commit": commit, "date": datetime.date.today().isoformat(), "machine": f"{os.cpu_count()} CPUs",
-                   "model": pathlib.Path(options.model).name, "load": load, "threads": options.threads, "tokens": sum(n for _, n in answers),
+                   "model": pathlib.Path(options.model).name, "load": load, "flags": options.flags, "threads": options.threads, "tokens": sum(n for _, n in answers),
                    "n": options.rounds, "seconds": statistics.median(mine[1:]), "peer_seconds": statistics.median(theirs[1:]),
                    "ratio": statistics.median(ratios), "ratio_min": min(ratios), "ratio_max": max(ratios), "cosine_min": float(cosines.min()),
                    "peer": f"sentence-transformers, torch {torch.__version__}"}

@@ -72,7 +72,8 @@ class TinyEncoder : public testing::TestWithParam<std::pair<const char*, const c
 
 TEST_P(TinyEncoder, VectorsAreThoseOfTransformers) {
   const auto [name, pooling] = GetParam();
-  const auto stack = EmbeddingStack::load({.model = kEncoders + name, .device = {.threads = 2}});
+  const auto stack = EmbeddingStack::load(
+      {.model = kEncoders + name, .device = {.threads = 2}, .load = {.dtype = DType::kF32}});
   ASSERT_TRUE(stack.ok()) << stack.status().message();
   ASSERT_NE(*stack, nullptr);
   EXPECT_EQ((*stack)->info().max_model_len, 44);
@@ -88,6 +89,43 @@ TEST_P(TinyEncoder, VectorsAreThoseOfTransformers) {
     const std::vector<float> alone = vectors_of((*stack)->engine(), single_texts({texts[t]}));
     EXPECT_TRUE(std::equal(alone.begin(), alone.end(), together.begin() + 16 * t)) << t;
   }
+}
+
+// Eight bits of mantissa in products, as narrow vectors as these show them.
+TEST_P(TinyEncoder, VectorsByBf16AreNear) {
+  const auto [name, pooling] = GetParam();
+  const auto stack = EmbeddingStack::load(
+      {.model = kEncoders + name, .device = {.threads = 2}, .load = {.dtype = DType::kBF16}});
+  ASSERT_TRUE(stack.ok()) << stack.status().message();
+  std::vector<std::vector<TokenId>> texts;
+  const std::vector<GoldenText> golden = golden_texts(name, pooling);
+  for (const GoldenText& text : golden) texts.push_back(text.ids);
+  const std::vector<float> vectors = vectors_of((*stack)->engine(), single_texts(texts));
+  double furthest = 1;
+  for (size_t t = 0; t < golden.size(); ++t) {
+    double product = 0, squares = 0;
+    for (size_t i = 0; i < 16; ++i) {
+      product += double{vectors[t * 16 + i]} * golden[t].vector[i];
+      squares += double{vectors[t * 16 + i]} * vectors[t * 16 + i];
+    }
+    furthest = std::min(furthest, product / std::sqrt(squares));
+  }
+  EXPECT_GE(furthest, 0.999);
+  EXPECT_LT(furthest, 1 - 1e-9) << "nothing was rounded";
+}
+
+// Where nothing is said: BF16 where it is fast and a text's bits are its own, never for logits.
+TEST(EncoderStack, ChoosesItsArithmetic) {
+  const auto first_vector = [](const std::string& model, std::optional<DType> dtype) {
+    const auto stack = EmbeddingStack::load(
+        {.model = kEncoders + model, .device = {.threads = 1}, .load = {.dtype = dtype}});
+    CHECK(stack.ok());
+    return vectors_of((*stack)->engine(), single_texts({{2, 5, 9, 11, 3}}));
+  };
+  const CpuFeatures cpu = create_cpu_device(1)->traits().cpu;
+  const bool fast = cpu.fast_bf16_dot && !cpu.amx_bf16;
+  EXPECT_EQ(first_vector("bert", {}), first_vector("bert", fast ? DType::kBF16 : DType::kF32));
+  EXPECT_EQ(first_vector("bert_reranker", {}), first_vector("bert_reranker", DType::kF32));
 }
 
 class TinyClassifier : public testing::TestWithParam<const char*> {};
@@ -210,7 +248,7 @@ TEST(EncoderStack, RefusesWhatItHasNotByItsFlag) {
   };
   refused({.device = {.choice = DeviceChoice::kGpu}}, "--device cpu");
   refused({.load = {.format = LoadFormat::kDummy}}, "--load-format dummy");
-  refused({.load = {.dtype = DType::kBF16}}, "--dtype");
+  refused({.load = {.dtype = DType::kF16}}, "use float32 or bfloat16");
   refused({.memory = {.max_model_len = 45}}, "the 44 tokens");
 }
 

@@ -7,6 +7,7 @@
 #include <fmt/format.h>
 
 #include "ops/packing/pack_blocks.h"
+#include "tensor/half.h"
 #include "tensor/quantised_row.h"
 #include "tensor/uploader.h"
 
@@ -83,6 +84,21 @@ void pack_dequantised_group(const SourceRow* rows, int64_t k, std::byte* group,
   pack_f32_group(plain, k, group);
 }
 
+// Rows of other floats, rounded to BF16.
+void pack_rounded_group(const SourceRow* rows, int64_t k, std::byte* group,
+                        std::vector<float>& scratch) {
+  scratch.resize(static_cast<size_t>(k + kLanes * ((k + 1) / 2)));
+  auto* const rounded = reinterpret_cast<uint16_t*>(scratch.data() + k);
+  SourceRow plain[kLanes];
+  for (int64_t lane = 0; lane < kLanes; ++lane) {
+    dequantise(rows[lane], k, scratch.data());
+    uint16_t* const row = rounded + lane * k;
+    for (int64_t c = 0; c < k; ++c) row[c] = float_to_bfloat16(scratch[static_cast<size_t>(c)]);
+    plain[lane] = {reinterpret_cast<const std::byte*>(row), DType::kBF16};
+  }
+  pack_bf16_group(plain, k, group);
+}
+
 // Rows of floats into blocks of `dtype`, and these into the group.
 void pack_quantised_group(const CpuFeatures& cpu, const SourceRow* rows, DType dtype, int64_t k,
                           std::byte* group, std::vector<float>& scratch) {
@@ -109,6 +125,9 @@ void pack_group(const CpuFeatures& cpu, const SourceRow* rows, DType dtype, int6
     const std::byte* at[kLanes];
     for (int64_t lane = 0; lane < kLanes; ++lane) at[lane] = rows[lane].data;
     return pack_block_rows(cpu, dtype, at, k, group);
+  }
+  if (rows[0].dtype != dtype && dtype == DType::kBF16) {
+    return pack_rounded_group(rows, k, group, scratch);
   }
   if (rows[0].dtype != dtype) return pack_dequantised_group(rows, k, group, scratch);
   if (dtype == DType::kF32) return pack_f32_group(rows, k, group);

@@ -57,8 +57,8 @@ struct LinearSource {
   std::function<void(int64_t first, int64_t last)> done = {};
   std::shared_ptr<const void> hold = nullptr;  // let go when the matrix has been read
   // A block type that rows of a float type are quantised to (quantised_row.h) while they are
-  // packed; LinearCompute::kFast or kFloat16. Other rows stay what they are. REQUIRES: whole blocks
-  // of it a row
+  // packed, or (on a CPU) BF16; LinearCompute::kFast or kFloat16. Other rows stay what they are.
+  // REQUIRES: whole blocks of it a row
   // Of kF8, on CUDA, all columns and all rows of the stack together must be whole 16s, or rows stay
   // what they are.
   std::optional<DType> quantise_to = {};

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "ops/packing/random_matrix.h"
+#include "tensor/half.h"
 #include "tensor/quantised_row.h"
 #include "tensor/uploader.h"
 
@@ -200,6 +201,38 @@ TEST(LinearWeight, QuantisesFloatRowsAsTheFormatSays) {
   source.quantise_to = DType::kF8;  // which a CPU's kernels do not take
   EXPECT_EQ(LinearWeight::pack(*device, {&source, 1}, LinearCompute::kFast).status().code(),
             StatusCode::kUnsupported);
+}
+
+// As a file of BF16 would have them; an odd number of columns ends in half a pair.
+TEST(LinearWeight, RoundsFloatRowsToBf16) {
+  Rng rng(6);
+  const auto device = create_cpu_device(2);
+  for (const int64_t columns : {48, 33}) {
+    constexpr int64_t kRows = 19;
+    std::vector<float> values(static_cast<size_t>(kRows * columns));
+    std::vector<uint16_t> rounded;
+    for (float& value : values) {
+      value = static_cast<float>(uniform01(rng.next())) - 0.5f;
+      rounded.push_back(float_to_bfloat16(value));
+    }
+    LinearSource source{
+        {reinterpret_cast<const std::byte*>(values.data()), DType::kF32, Shape{kRows, columns}},
+        {}};
+    source.quantise_to = DType::kBF16;
+    const LinearSource in_file{
+        {reinterpret_cast<const std::byte*>(rounded.data()), DType::kBF16, Shape{kRows, columns}},
+        {}};
+    const auto weight = LinearWeight::pack(*device, {&source, 1}, LinearCompute::kFast).value();
+    const auto expected = LinearWeight::pack(*device, {&in_file, 1}, LinearCompute::kFast).value();
+    EXPECT_EQ(weight.main_dtype(), DType::kBF16);
+    ASSERT_EQ(weight.packed_bytes(), expected.packed_bytes());
+    std::vector<float> row(static_cast<size_t>(columns)), same(row);
+    for (int64_t r = 0; r < kRows; ++r) {
+      weight.read_row(r, row.data());
+      expected.read_row(r, same.data());
+      ASSERT_EQ(row, same) << "row " << r;
+    }
+  }
 }
 
 // Less where a file has padding, or what can be computed.
