@@ -128,7 +128,7 @@ void add_compute_flags(CLI::App& app, ModelFlags& flags) {
       ->group("Model");
   add_choice(app, "--dtype", load.dtype, kArithmeticTypes,
              "Arithmetic. auto: the fast path for the file's types; float32: all in fp32; GPU: "
-             "float16, bfloat16 too")
+             "float16, bfloat16 too; encoders: bfloat16 too")
       ->group("Model");
   app.add_option("--activation-bits", load.activation_bits,
                  "CPU, quantised weights: 8 bits of activations (16 for outliers) or 16 for all: "
