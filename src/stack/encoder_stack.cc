@@ -78,6 +78,9 @@ class EncoderLoad {
     if (options_.load.dtype == DType::kF16) {
       return refuse("--dtype float16", "is of GPUs: use float32 or bfloat16 for encoders");
     }
+    if (options_.load.dtype == DType::kBF16 && options_.load.quantise_to) {
+      return refuse("--dtype bfloat16", "and --quantization are two types: leave one out");
+    }
     if (options_.load.quantise_to == DType::kF8) {
       return refuse("--quantization fp8", "is of GPUs: use q8_0 for encoders");
     }

@@ -249,6 +249,7 @@ TEST(EncoderStack, RefusesWhatItHasNotByItsFlag) {
   refused({.device = {.choice = DeviceChoice::kGpu}}, "--device cpu");
   refused({.load = {.format = LoadFormat::kDummy}}, "--load-format dummy");
   refused({.load = {.dtype = DType::kF16}}, "use float32 or bfloat16");
+  refused({.load = {.dtype = DType::kBF16, .quantise_to = DType::kQ8_0}}, "leave one out");
   refused({.memory = {.max_model_len = 45}}, "the 44 tokens");
 }
 

@@ -387,11 +387,12 @@ void run_norm_float8(OpContext& context, const NormLinearArgs& args) {
 }
 
 // Measured on an H200: with fewer rows two kernels of more blocks are ahead of one of a block a
-// row.
+// row. Not with batch invariance: the product before may apply the gates of few rows, to sums that
+// it has not rounded.
 bool activated_float8_fits(const DeviceTraits& traits, const ActivatedLinearArgs& args) {
   constexpr int64_t kRowsMin = 256;
-  return args.linear.x.rows() >= kRowsMin && product_fits(traits, args.linear) &&
-         gates_fit(args.gates);
+  return !traits.batch_invariant && args.linear.x.rows() >= kRowsMin &&
+         product_fits(traits, args.linear) && gates_fit(args.gates);
 }
 
 void run_activated_float8(OpContext& context, const ActivatedLinearArgs& args) {

@@ -2,11 +2,10 @@
 //   x [M, K], W [N, K] of Operand, 16 bits or FP8; sums in f32; y [M, N] of T, 16 bits, or f32
 // A block multiplies a tile of kTileRows rows of W with up to 64 or 128 rows of x (one or two
 // warpgroups): D [x rows, W rows] = x W^T, 128 bytes of K a step. Two threads keep two rings of
-// such steps full with the copy engine: a long one of W (two boxes a step), which comes from
-// memory, and a short one of x, which is in the L2 cache; with one ring for both, half of what is
-// on its way would be x where x has 64 rows and more. W is asked for before the kernels before this
-// one have ended. Rows of x that are not there are whatever the ring held: a row of D depends on
-// its row of x alone, and theirs are not stored.
+// such steps full with the copy engine: one of W (two boxes a step), which comes from memory, and
+// one of x, which is in the L2 cache, so that neither is asked for late for the other's sake. W is
+// asked for before the kernels before this one have ended. Rows of x that are not there are
+// whatever the ring held: a row of D depends on its row of x alone, and theirs are not stored.
 //
 // Where a tile has too few rows to fill the device, the blocks of a cluster share its columns: each
 // leaves its sums in its own shared memory, and each adds up a part of the tile's rows over all of
