@@ -12,12 +12,12 @@ ops_room(linear
     wgmma_cuda.cu
   TESTS
     activated_linear_test.cc activated_linear_cuda_test.cc linear_test.cc linear_fits_test.cc linear_cuda_test.cc float8_cuda_test.cc norm_linear_test.cc norm_linear_cuda_test.cc residual_linear_test.cc
-    blocks_gemv_plan_test.cc blocks_tiles_plan_test.cc blocks_wide_plan_test.cc cpu_plan_test.cc cpu_amx_emulated.cc gemv_layout_test.cc grouped_layout_test.cc
-    grouped_linear_test.cc lora_linear_test.cc lora_layout_test.cc lora_linear_cuda_test.cc grouped_linear_cuda_test.cc grouped_protocol_test.cc head_linear_cuda_test.cc norm_route_cuda_test.cc resident_layout_test.cc wgmma_layout_test.cc
+    blocks_gemv_plan_test.cc blocks_tiles_plan_test.cc blocks_tiles_protocol_test.cc blocks_wide_plan_test.cc cpu_plan_test.cc cpu_amx_emulated.cc gemv_layout_test.cc grouped_layout_test.cc
+    grouped_linear_test.cc lora_linear_test.cc lora_layout_test.cc lora_linear_cuda_test.cc grouped_linear_cuda_test.cc grouped_protocol_test.cc head_linear_cuda_test.cc norm_route_cuda_test.cc resident_layout_test.cc stream_protocol_test.cc wgmma_layout_test.cc
     wgmma_protocol_test.cc
   GPU_WORDS
     lora_linear.cc lora_slot.cc lora_layout_test.cc
-    blocks_plan.cc gemv_plan.cc resident_plan.cc wgmma_plan.cc gemv_layout_test.cc blocks_tiles_plan_test.cc blocks_wide_plan_test.cc grouped_layout_test.cc grouped_protocol_test.cc
+    blocks_plan.cc gemv_plan.cc resident_plan.cc wgmma_plan.cc gemv_layout_test.cc blocks_tiles_plan_test.cc blocks_tiles_protocol_test.cc blocks_wide_plan_test.cc grouped_layout_test.cc grouped_protocol_test.cc
     resident_layout_test.cc wgmma_layout_test.cc
     wgmma_protocol_test.cc)
 
