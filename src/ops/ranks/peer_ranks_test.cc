@@ -163,8 +163,9 @@ TEST_F(PeerRanksCuda, SumsAreThoseOfTheHostOnEveryRank) {
     }
     const size_t bytes = addends.front().size();
     on_ranks(
-        static_cast<int64_t>(bytes), /*times=*/5, [&](int rank, Stream& stream, std::byte* data) {
-          group_->rank(rank).all_reduce_sum(stream, TensorView(data, dtype, Shape{rows, columns}));
+        static_cast<int64_t>(bytes), /*times=*/5,
+        [&, type = dtype, shape = Shape{rows, columns}](int rank, Stream& stream, std::byte* data) {
+          group_->rank(rank).all_reduce_sum(stream, TensorView(data, type, shape));
         });
     for (int r = 0; r < size(); ++r) sums.push_back(result(r, bytes));
     int64_t wrong = 0;
@@ -205,10 +206,12 @@ TEST_F(PeerRanksCuda, GatheredColumnsAreEveryRanks) {
       }
       bring(r, own);
     }
-    on_ranks(rows * stride, /*times=*/3, [&](int rank, Stream& stream, std::byte* data) {
-      group_->rank(rank).all_gather(stream, TensorView(data, dtype, Shape{rows, columns}, stride),
-                                    starts);
-    });
+    on_ranks(rows * stride, /*times=*/3,
+             [&, type = dtype, shape = Shape{rows, columns}, row_bytes = stride](
+                 int rank, Stream& stream, std::byte* data) {
+               group_->rank(rank).all_gather(stream, TensorView(data, type, shape, row_bytes),
+                                             starts);
+             });
     std::vector<std::vector<std::byte>> results;
     for (int r = 0; r < size(); ++r) {
       results.push_back(result(r, static_cast<size_t>(rows * stride)));
