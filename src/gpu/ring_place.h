@@ -21,4 +21,16 @@ struct RingPlace {
   }
 };
 
+// The same in a ring whose slots are counted at run time.
+struct RingTurn {
+  int32_t slot = 0;
+  uint32_t phase = 0;
+
+  HEADRACE_HOST_DEVICE constexpr void next(int32_t slots) {
+    if (++slot < slots) return;
+    slot = 0;
+    phase ^= 1;
+  }
+};
+
 }  // namespace headrace

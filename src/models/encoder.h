@@ -23,7 +23,8 @@ namespace headrace {
 
 struct EncoderLoadOptions {
   int32_t length_max = 0;  // tokens of a text; 0: the model's
-  // Matrices are quantised to this while they are packed; empty: all arithmetic is in fp32.
+  // Matrices become this while they are packed, a block type or BF16; empty: all arithmetic is in
+  // fp32.
   std::optional<DType> quantise_to;
 };
 

@@ -3,7 +3,6 @@
 #include <utility>
 
 #include "ops/linear/norm_linear.h"
-#include "ops/linear/residual_linear.h"
 #include "ops/rows/residual_add.h"
 #include "ops/rows/row_gather.h"
 
@@ -129,31 +128,30 @@ void ResidualBranch::end_with(const LinearLayer& layer, const ConstTensorView& x
     if (adapts(layer)) add_adapters(layer, x, y);
     return;
   }
-  const bool added = residual_linear(context(), {.in = x,
-                                                 .weight = &layer.weight,
-                                                 .bias = layer.bias.data(),
-                                                 .scale = scale_,
-                                                 .x = in_range(stream_.rows_.hidden),
-                                                 .branch = in_range(stream_.rows_.branch)});
+  const bool added = residual_linear(context(), ending_product(layer, x));
   wait_for_next(!added);
+}
+
+ResidualLinearArgs ResidualBranch::ending_product(const LinearLayer& layer,
+                                                  const ConstTensorView& x) const {
+  return {.in = x,
+          .weight = &layer.weight,
+          .bias = layer.bias.data(),
+          .scale = scale_,
+          .x = in_range(stream_.rows_.hidden),
+          .branch = in_range(stream_.rows_.branch)};
 }
 
 ActivatedLinearArgs ResidualBranch::gated_end(const LinearLayer& layer,
                                               const GatedActivationArgs& gates) const {
-  const TensorView branch = in_range(stream_.rows_.branch);
-  const bool joins = post_norm_.kind == NormKind::kNone;  // x, unless the branch has a norm first
-  const ResidualLinearArgs product{.in = gates.out,
-                                   .weight = &layer.weight,
-                                   .bias = layer.bias.data(),
-                                   .scale = scale_,
-                                   .x = joins ? in_range(stream_.rows_.hidden) : branch,
-                                   .branch = branch};
-  LinearArgs linear = residual_product(context().device.traits(), product);
-  if (!joins) {
-    linear.y = branch;
-    linear.output = LinearOutput::kStore;
+  const ResidualLinearArgs product = ending_product(layer, gates.out);
+  if (post_norm_.kind == NormKind::kNone) {
+    return {.gates = gates, .linear = residual_product(context().device.traits(), product)};
   }
-  return {.gates = gates, .linear = linear};
+  return {
+      .gates = gates,
+      .linear = {
+          .x = product.in, .weight = product.weight, .bias = product.bias, .y = product.branch}};
 }
 
 bool ResidualBranch::ends_with_gates(const LinearLayer& layer, const GatedActivationArgs& gates) {

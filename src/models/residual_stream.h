@@ -16,6 +16,7 @@
 #include "models/layer_weights.h"
 #include "models/product_tap.h"
 #include "ops/linear/activated_linear.h"
+#include "ops/linear/residual_linear.h"
 #include "ops/rows/rms_norm.h"
 
 namespace headrace {
@@ -111,6 +112,8 @@ class ResidualBranch {
     return device.kind == DeviceKind::kCuda && device.batch_invariant;
   }
   TensorView in_range(const TensorView& rows) const { return rows.row_range(first_, count_); }
+  ResidualLinearArgs ending_product(const LinearLayer& layer, const ConstTensorView& x) const;
+  // Into the branch where a norm comes before the sum.
   ActivatedLinearArgs gated_end(const LinearLayer& layer, const GatedActivationArgs& gates) const;
   // Whether the next norm, or settle(), is to add the branch.
   void wait_for_next(bool waits) {

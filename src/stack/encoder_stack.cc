@@ -104,8 +104,9 @@ class EncoderLoad {
     const bool pays = cpu.fast_bf16_dot && !cpu.amx_bf16 && !config.head;
     const DType dtype = load.dtype.value_or(pays ? DType::kBF16 : DType::kF32);
     if (dtype != DType::kBF16) return std::nullopt;
-    if (!load.dtype)
+    if (!load.dtype) {
       log_info("{}: products in bfloat16; --dtype float32: all in fp32", options_.model);
+    }
     return dtype;
   }
 

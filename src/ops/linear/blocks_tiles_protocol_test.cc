@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "base/rng.h"
+#include "gpu/ring_place.h"
 #include "ops/linear/protocol_fixture.h"
 #include "ops/linear/tiles_layout.h"
 
@@ -19,17 +20,6 @@ struct TilesCase {
   int sharers, units, steps;  // of a cluster; of K
   int w_chunks, x_chunks;     // of a stage of W and of x
   int w_slots, x_slots;
-};
-
-// A place in a ring, and the parity of the phase that it is in, as RingTurn.
-struct Turning {
-  int slot = 0;
-  uint32_t phase = 0;
-  void next(int slots) {
-    if (++slot < slots) return;
-    slot = 0;
-    phase ^= 1;
-  }
 };
 
 class TilesCluster {
@@ -93,7 +83,7 @@ class TilesCluster {
 
   // Lanes of a warp, a ring each, which wait for the slowest.
   Actor weight_copier(int block) {
-    Turning turn;
+    RingTurn turn;
     for (int step = 0; step < of_.units * chunks() / of_.w_chunks; ++step) {
       for (int warp = 0; warp < kWarps; ++warp) {
         while (!w(block, warp, turn.slot).read.passes(turn.phase ^ 1)) co_await Turn();
@@ -107,7 +97,7 @@ class TilesCluster {
 
   // This block's part of each stage, to all sharers.
   Actor x_copier(int block) {
-    Turning turn;
+    RingTurn turn;
     for (int step = 0; step < of_.units * chunks() / of_.x_chunks; ++step) {
       while (!x(block, turn.slot).empty.passes(turn.phase ^ 1)) co_await Turn();
       x(block, turn.slot).full.arrive(kBytes * of_.sharers);
@@ -127,7 +117,7 @@ class TilesCluster {
 
   // A warp that multiplies: products of a chunk run while the next is unpacked.
   Actor consumer(int block, int warp) {
-    Turning w_turn, x_turn;
+    RingTurn w_turn, x_turn;
     int w_step = 0, x_step = 0;
     for (int unit = 0; unit < of_.units; ++unit) {
       int running = -1;  // the stage of x before, whose products may still run

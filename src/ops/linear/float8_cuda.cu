@@ -1,7 +1,5 @@
 #include "ops/linear/float8.h"
 
-#include <type_traits>
-
 #include "gpu/float8.cuh"
 #include "gpu/reduce.cuh"
 #include "ops/cuda_launch.cuh"
@@ -18,7 +16,8 @@ namespace {
 
 constexpr int kPiece = 8;  // elements of an access
 constexpr int kHeld = 2;   // accesses of a row that a thread keeps in registers
-// Most threads of a block, and of those that find room on a multiprocessor at once.
+// Threads of a block, at most; and at least so many find room on a multiprocessor, by 64 registers
+// each.
 constexpr int kRowThreadsMax = 1024;
 
 // What becomes FP8: rows as they are, what rms_norm makes of them (norm_linear.h), or act(gate) *
@@ -209,8 +208,7 @@ class Float8Row {
   static __device__ __forceinline__ void apply_gates(Piece& gates, const Piece& ups) {
 #pragma unroll
     for (int e = 0; e < kPiece; ++e) {
-      float up = gpu::to_float(ups.values[e]);
-      if constexpr (std::is_same_v<Act, gpu::ClampedSwish>) up = Act::of_up(up);
+      const float up = gpu::up_of<Act>(gpu::to_float(ups.values[e]));
       gates.values[e] = gpu::from_float<T>(Act::apply(gpu::to_float(gates.values[e])) * up);
     }
   }

@@ -18,7 +18,7 @@ ops_room(linear
   GPU_WORDS
     lora_linear.cc lora_slot.cc lora_layout_test.cc
     blocks_plan.cc gemv_plan.cc resident_plan.cc wgmma_plan.cc gemv_layout_test.cc blocks_tiles_plan_test.cc blocks_tiles_protocol_test.cc blocks_wide_plan_test.cc grouped_layout_test.cc grouped_protocol_test.cc
-    resident_layout_test.cc wgmma_layout_test.cc
+    resident_layout_test.cc stream_protocol_test.cc wgmma_layout_test.cc
     wgmma_protocol_test.cc)
 
 ops_compile_for(linear "${avx2_flags}" cpu_avx2.cc lora_linear_cpu_avx2.cc)

@@ -17,6 +17,7 @@
 #include "gpu/cluster.cuh"
 #include "gpu/mma.cuh"
 #include "gpu/overlapped_launch.cuh"
+#include "gpu/ring_place.h"
 #include "gpu/tma.cuh"
 #include "gpu/wgmma.cuh"
 #include "gpu/wgmma_float8.cuh"
@@ -63,19 +64,6 @@ struct StreamBarriers {
   Barrier x_full[kStreamXStagesMax], x_empty[kStreamXStagesMax];
 };
 
-// A place in the ring, and in which round.
-struct StreamPosition {
-  int32_t stage = 0;
-  uint32_t parity = 0;
-
-  __device__ __forceinline__ void advance(int32_t stages) {
-    if (++stage == stages) {
-      stage = 0;
-      parity ^= 1;
-    }
-  }
-};
-
 // The steps of K of this block.
 struct StreamRange {
   int32_t first, count;
@@ -94,12 +82,12 @@ template <class Body>
 __device__ __forceinline__ void fill_ring(Barrier* empty, int32_t stages, int32_t first_tile,
                                           int32_t tile_step, int32_t tiles, StreamRange range,
                                           const Body& body) {
-  StreamPosition at;
+  RingTurn at;
   for (int32_t tile = first_tile; tile < tiles; tile += tile_step) {
     for (int32_t i = 0; i < range.count; ++i) {
-      empty[at.stage].wait(at.parity ^ 1);  // the first round finds every stage empty
-      body(at.stage, tile, range.first + i);
-      at.advance(stages);
+      empty[at.slot].wait(at.phase ^ 1);  // the first round finds every stage empty
+      body(at.slot, tile, range.first + i);
+      at.next(stages);
     }
   }
 }
@@ -223,11 +211,11 @@ class StreamConsumer {
     constexpr auto kLayout = OperandLayout::of(kStreamRowBytes, 8 * kStreamRowBytes, 16);
     int32_t before = -1, x_before = -1;
     for (int32_t i = 0; i < steps; ++i) {
-      barriers_.x_full[x_at_.stage].wait(x_at_.parity);
-      barriers_.full[at_.stage].wait(at_.parity);
-      const uint32_t weight = ring_ + static_cast<uint32_t>(at_.stage * Shape::kWeightBytes);
+      barriers_.x_full[x_at_.slot].wait(x_at_.phase);
+      barriers_.full[at_.slot].wait(at_.phase);
+      const uint32_t weight = ring_ + static_cast<uint32_t>(at_.slot * Shape::kWeightBytes);
       const uint32_t x =
-          x_ring_ + static_cast<uint32_t>(x_at_.stage * args_.x_bytes +
+          x_ring_ + static_cast<uint32_t>(x_at_.slot * args_.x_bytes +
                                           group_ * kStreamGroupRows * kStreamRowBytes);
       pin(sums_);
       products_fence();
@@ -239,10 +227,10 @@ class StreamConsumer {
       products_commit();
       products_wait<1>();
       give_back(before, x_before);
-      before = at_.stage;
-      x_before = x_at_.stage;
-      at_.advance(args_.stages);
-      x_at_.advance(args_.x_stages);
+      before = at_.slot;
+      x_before = x_at_.slot;
+      at_.next(args_.stages);
+      x_at_.next(args_.x_stages);
     }
     products_wait<0>();
     pin(sums_);
@@ -355,7 +343,7 @@ class StreamConsumer {
   const StreamArguments& args_;
   const int group_, lane_;
   int32_t row_, column_;
-  StreamPosition at_, x_at_;
+  RingTurn at_, x_at_;
   float sums_[Shape::kSums] = {};
   float2 scales_[kPairs], biases_[kPairs];  // of FP8; where there is a bias
 };

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "base/rng.h"
+#include "gpu/ring_place.h"
 #include "ops/linear/protocol_fixture.h"
 
 namespace headrace {
@@ -28,15 +29,6 @@ class StreamBlock {
     ProtocolBarrier full, empty;
     std::optional<int> boxes[2];
     int readers = 0;
-  };
-  struct Place {
-    int stage = 0;
-    uint32_t parity = 0;
-    void advance(int stages) {
-      if (++stage < stages) return;
-      stage = 0;
-      parity ^= 1;
-    }
   };
   struct Copy {
     int ring, stage, box, step;
@@ -67,16 +59,16 @@ class StreamBlock {
   int steps_in_all() const { return of_.tiles * of_.steps; }
 
   Actor copier(int ring) {
-    Place place;
+    RingTurn place;
     for (int step = 0; step < steps_in_all(); ++step) {
-      while (!at(ring, place.stage).empty.passes(place.parity ^ 1)) co_await Turn();
-      at(ring, place.stage).full.arrive(kBytes * kBoxes[ring]);
+      while (!at(ring, place.slot).empty.passes(place.phase ^ 1)) co_await Turn();
+      at(ring, place.slot).full.arrive(kBytes * kBoxes[ring]);
       co_await Turn();
       for (int box = 0; box < kBoxes[ring]; ++box) {
-        copies_.push_back({ring, place.stage, box, step});
+        copies_.push_back({ring, place.slot, box, step});
       }
       co_await Turn();
-      place.advance(of_.stages[ring]);
+      place.next(of_.stages[ring]);
     }
   }
 
@@ -90,14 +82,14 @@ class StreamBlock {
 
   // A warp that multiplies: what it has multiplied before is given back a step later.
   Actor consumer() {
-    Place places[2];
+    RingTurn places[2];
     for (int tile = 0; tile < of_.tiles; ++tile) {
       int before[2] = {-1, -1};
       for (int i = 0; i < of_.steps; ++i) {
         for (int ring = 1; ring >= 0; --ring) {
-          const Place& place = places[ring];
-          while (!at(ring, place.stage).full.passes(place.parity)) co_await Turn();
-          Stage& stage = at(ring, place.stage);
+          const RingTurn& place = places[ring];
+          while (!at(ring, place.slot).full.passes(place.phase)) co_await Turn();
+          Stage& stage = at(ring, place.slot);
           ++stage.readers;
           for (int box = 0; box < kBoxes[ring]; ++box) {
             EXPECT_EQ(stage.boxes[box], tile * of_.steps + i);
@@ -106,8 +98,8 @@ class StreamBlock {
         co_await Turn();
         give_back(before);
         for (int ring = 0; ring < 2; ++ring) {
-          before[ring] = places[ring].stage;
-          places[ring].advance(of_.stages[ring]);
+          before[ring] = places[ring].slot;
+          places[ring].next(of_.stages[ring]);
         }
       }
       give_back(before);

@@ -3,22 +3,11 @@
 #pragma once
 
 #include "gpu/bulk_copy.cuh"
+#include "gpu/ring_place.h"
 #include "ops/linear/packed_stage.cuh"
 #include "ops/linear/wide_layout.h"
 
 namespace headrace::gpu {
-
-// A place in a ring, and the parity of the phase that it is in.
-struct RingTurn {
-  int32_t slot = 0;
-  uint32_t phase = 0;
-
-  __device__ __forceinline__ void next(int32_t slots) {
-    if (++slot < slots) return;
-    slot = 0;
-    phase ^= 1;
-  }
-};
 
 // Barriers of the ring of x that all warps read, by one thread.
 __device__ __forceinline__ void init_x_ring(Barrier* full, Barrier* empty, int32_t slots,

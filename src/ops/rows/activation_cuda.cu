@@ -39,12 +39,6 @@ struct Arguments {
 };
 
 template <class Act>
-__device__ __forceinline__ float up_of(float up) {
-  if constexpr (std::is_same_v<Act, gpu::ClampedSwish>) return Act::of_up(up);
-  return up;
-}
-
-template <class Act>
 __device__ __forceinline__ float result_of(float x, const XieluParameters& xielu) {
   if constexpr (std::is_same_v<Act, Xielu>)
     return Act::apply(x, xielu);
@@ -66,7 +60,7 @@ __global__ void __launch_bounds__(kThreads) activate(Arguments<T> args) {
 #pragma unroll
   for (int i = 0; i < kWidth; ++i) {
     float result = result_of<Act>(gpu::to_float(value.values[i]), args.xielu);
-    if (args.up.data != nullptr) result *= up_of<Act>(gpu::to_float(up.values[i]));
+    if (args.up.data != nullptr) result *= gpu::up_of<Act>(gpu::to_float(up.values[i]));
     value.values[i] = gpu::from_float<T>(result);
   }
   value.store(args.out.row(row) + at);

@@ -1,6 +1,8 @@
 // The activations, of one value.
 #pragma once
 
+#include <type_traits>
+
 #include "gpu/exponential.cuh"
 #include "ops/rows/activation_row.h"
 
@@ -39,6 +41,13 @@ struct ClampedSwish {
     return (low > kClampedSwishBound ? kClampedSwishBound : low) + 1.0f;
   }
 };
+
+// What a gate of `Act` multiplies.
+template <class Act>
+__device__ __forceinline__ float up_of(float up) {
+  if constexpr (std::is_same_v<Act, ClampedSwish>) return Act::of_up(up);
+  return up;
+}
 
 // Of one value; of kClampedSwish the gate's.
 __device__ __forceinline__ float activated(Activation activation, float x) {
