@@ -118,7 +118,7 @@ Lines linear_choices(const DeviceTraits& traits, const LinearWeight& weight, DTy
     return NormGatedLinearArgs{norm(m), gated(m)};
   });
   add("residual_linear", residual_linear_kernels(), residual);
-  if (weight.is_matrix_of(DType::kF8)) {
+  if (weight.is_matrix_of(DType::kF8) || !weight.segments().empty()) {
     add("activated_linear", activated_linear_kernels(), [&](int64_t m) {
       return ActivatedLinearArgs{{.gate_up = rows.of(dtype, m, 2 * k), .out = rows.of(dtype, m, k)},
                                  linear(m)};

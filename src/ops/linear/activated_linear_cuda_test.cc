@@ -28,6 +28,7 @@ struct Case {
 
 constexpr std::string_view kTwoOps = "activated_linear/two_ops";
 constexpr std::string_view kFloat8 = "activated_linear/cuda/float8";
+constexpr std::string_view kTiles = "activated_linear/cuda/blocks_tiles";
 
 LinearWeight weight_of(TestDevice& cuda, const Case& c, Rng& rng) {
   const bool float8 = c.type == DType::kF8;
@@ -93,6 +94,33 @@ TEST(ActivatedLinearCuda, Float8RowsHaveTheBitsOfTwoOps) {
   run_case(
       cuda,
       {.type = DType::kF8, .dtype = DType::kBF16, .m = 255, .n = 96, .k = 4096, .kernel = kTwoOps});
+}
+
+// Rows that a block has numbers of once and more often, K that is no whole steps, slabs.
+TEST(ActivatedLinearCuda, TilesHaveTheBitsOfTwoOps) {
+  HR_CUDA_DEVICE_OR_SKIP(cuda);
+  for (const int64_t k : {256, 1536, 4096, 14336, 20480}) {
+    for (const int64_t m : {65, 130, 301, 2048}) {
+      if (m * k > 301 * 14336) continue;
+      run_case(
+          cuda,
+          {.type = DType::kQ4_K, .dtype = DType::kBF16, .m = m, .n = 96, .k = k, .kernel = kTiles});
+    }
+  }
+  run_case(cuda, {DType::kQ8_0, DType::kF16, 77, 160, 864, Activation::kSilu, false, kTiles});
+  for (const Activation activation :
+       {Activation::kGeluTanh, Activation::kGeluErf, Activation::kRelu, Activation::kReluSquared,
+        Activation::kClampedSwish}) {
+    run_case(cuda, {DType::kQ6_K, DType::kF16, 260, 64, 1024, activation, true, kTiles});
+  }
+  for (const int64_t m : {64, 2049}) {
+    run_case(cuda, {.type = DType::kQ4_K,
+                    .dtype = DType::kBF16,
+                    .m = m,
+                    .n = 96,
+                    .k = 1024,
+                    .kernel = kTwoOps});
+  }
 }
 
 }  // namespace

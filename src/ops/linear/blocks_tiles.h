@@ -5,6 +5,7 @@
 //   x [M, K] f16 or bf16, rows on 16 bytes;  W [N, K] block types;  y [M, N] of x's type or f32
 #pragma once
 
+#include "ops/linear/activated_linear.h"
 #include "ops/linear/blocks_wide.h"
 #include "ops/linear/norm_linear.h"
 
@@ -16,11 +17,13 @@ bool blocks_tiles_fit(const DeviceTraits& traits, const LinearArgs& args);
 bool blocks_tiles_pay(const DeviceTraits& traits, const LinearArgs& args);
 void run_blocks_tiles(OpContext& context, const LinearArgs& args);
 
-// The norm before such products, in the kernel that makes F16 of rows.
+// The norm or the gates before such products, in the kernel that makes F16 of rows.
 bool norm_blocks_tiles_fit(const DeviceTraits& traits, const NormLinearArgs& args);
 void run_norm_blocks_tiles(OpContext& context, const NormLinearArgs& args);
 bool norm_gated_blocks_tiles_fit(const DeviceTraits& traits, const NormGatedLinearArgs& args);
 void run_norm_gated_blocks_tiles(OpContext& context, const NormGatedLinearArgs& args);
+bool activated_blocks_tiles_fit(const DeviceTraits& traits, const ActivatedLinearArgs& args);
+void run_activated_blocks_tiles(OpContext& context, const ActivatedLinearArgs& args);
 
 // Rows of x that are taken at a time, so that scratch memory has a bound.
 int64_t blocks_tiles_slab(const LinearWeight& weight);

@@ -8,7 +8,7 @@ namespace headrace {
 namespace {
 
 template <int kType, int kTiles>
-void launch(OpContext& context, gpu::TilesArguments arguments) {
+void launch_product(OpContext& context, gpu::TilesArguments arguments) {
   arguments.scale = 1.0f / gpu::WideScales<kType, false>::kRaised;
   const BlocksTilesPlan& plan = arguments.plan;
   const int32_t cluster = plan.sharers * plan.splits;
@@ -44,56 +44,33 @@ struct StagedRows {
   const float* factors;
 };
 
-template <class T, bool kNormed>
-StagedRows stage_rows(OpContext& context, const ConstTensorView& x, const RmsNormArgs* norm,
-                      const LinearWeight& weight) {
-  const int32_t sm_count = context.device.traits().sm_count;
-  const BlocksWideRows rows = blocks_tiles_rows(x.rows(), weight, sm_count);
+// `source`: rows, or the arguments of the op that makes them.
+template <class T, class Source>
+StagedRows stage_rows(OpContext& context, const Source& source, const LinearWeight& weight) {
+  constexpr gpu::RowsOfX kSource = gpu::kRowsOf<Source>;
+  constexpr int32_t kPiece = 16;  // columns of a thread
+  const gpu::MadeRows<T> made = gpu::made_rows<T>(source);
+  const BlocksWideRows rows = blocks_tiles_rows(made.m, weight, context.device.traits().sm_count);
   std::byte* const out = context.workspace.take(rows.bytes);
-  const int32_t tiles = rows.x_blocks * rows.tiles;  // of 8 rows, those past the end too
-  auto* const factors = reinterpret_cast<float*>(out + rows.bytes) - 8 * tiles;
-  // Two blocks a multiprocessor at least, of those that have something to do.
-  const int32_t pieces = rows.steps * 2 * kWideStepChunks;
-  int32_t cluster = 1;
-  while (cluster < gpu::kTileRowsClusterMax && tiles * cluster < 2 * sm_count &&
-         pieces > cluster * gpu::kTileRowsPieces) {
-    cluster *= 2;
-  }
-  const TensorView read(const_cast<std::byte*>(x.data), x.dtype, x.shape, x.row_stride);
-  gpu::TileRowsArguments<T> arguments{.x = gpu::rows_of<T>(read),
-                                      .residual = {},
-                                      .norm = nullptr,
-                                      .out = out,
-                                      .factors = factors,
-                                      .m = static_cast<int32_t>(x.rows()),
-                                      .chunks = static_cast<int32_t>(x.columns() / 32),
-                                      .steps = rows.steps,
-                                      .tiles = rows.tiles,
-                                      .cluster = cluster,
-                                      .eps = 0.0f,
-                                      .residual_scale = 1.0f};
-  if (norm != nullptr) {
-    arguments.residual = gpu::rows_of<T>(norm->residual);
-    arguments.norm = norm->weight;
-    arguments.eps = norm->eps;
-    arguments.residual_scale = norm->residual_scale;
-  }
-  const gpu::LaunchShape shape{.blocks = static_cast<unsigned>(tiles * cluster),
-                               .threads = gpu::kTileRowsThreads,
-                               .cluster = cluster};
-  gpu::check_launch(context.stream, gpu::launch_overlapped(gpu::stage_tile_rows<T, kNormed>, shape,
-                                                           gpu::stream_of(context), arguments));
+  const int32_t rows_of_tiles = 8 * rows.x_blocks * rows.tiles;
+  auto* const factors = reinterpret_cast<float*>(out + rows.bytes) - rows_of_tiles;
+  const int32_t columns = rows.steps * kWideStepChunks * 32;
+  const int32_t threads =
+      std::min(gpu::kTileRowsThreads<kSource>, gpu::kTileRowsOfBlock * columns / kPiece);
+  gpu::launch(
+      context, gpu::stage_tile_rows<T, kSource>, gpu::blocks_for(made.m, gpu::kTileRowsOfBlock),
+      threads,
+      {.rows = made, .out = out, .factors = factors, .steps = rows.steps, .tiles = rows.tiles});
   return {rows, out, factors};
 }
 
-// `norm`: what is done to x's rows before, or null.
-void multiply_slab(OpContext& context, const LinearArgs& args, const RmsNormArgs* norm) {
+template <class Source>
+void multiply_slab(OpContext& context, const LinearArgs& args, const Source& source) {
   const LinearWeight& weight = *args.weight;
   const Workspace::Mark mark(context.workspace);
   StagedRows staged{};
   gpu::with_half_type(args.x.dtype, [&]<class T>(gpu::ElementType<T>) {
-    staged = norm == nullptr ? stage_rows<T, false>(context, args.x, nullptr, weight)
-                             : stage_rows<T, true>(context, norm->x, norm, weight);
+    staged = stage_rows<T>(context, source, weight);
   });
   for (const LinearWeight::Segment& segment : weight.segments()) {
     const gpu::TilesArguments arguments{
@@ -108,34 +85,36 @@ void multiply_slab(OpContext& context, const LinearArgs& args, const RmsNormArgs
         .rows = staged.rows,
         .plan = plan_blocks_tiles(staged.rows, segment, context.device.traits().sm_count)};
     gpu::with_block_type(segment.dtype, [&]<int kType>() {
-      if (staged.rows.tiles == 16) return launch<kType, 16>(context, arguments);
-      launch<kType, 32>(context, arguments);
+      if (staged.rows.tiles == 16) return launch_product<kType, 16>(context, arguments);
+      launch_product<kType, 32>(context, arguments);
     });
   }
 }
 
+ConstTensorView rows_of_slab(const ConstTensorView& x, int64_t first, int64_t count) {
+  return x.row_range(first, count);
+}
+RmsNormArgs rows_of_slab(RmsNormArgs norm, int64_t first, int64_t count) {
+  norm.x = norm.x.row_range(first, count);
+  if (norm.residual.data != nullptr) norm.residual = norm.residual.row_range(first, count);
+  return norm;
+}
+GatedActivationArgs rows_of_slab(GatedActivationArgs gates, int64_t first, int64_t count) {
+  gates.gate_up = gates.gate_up.row_range(first, count);
+  return gates;
+}
+
 // In slabs of rows.
-void multiply(OpContext& context, const LinearArgs& args, const RmsNormArgs* norm) {
+template <class Source>
+void multiply(OpContext& context, const LinearArgs& args, const Source& source) {
   const int64_t slab_rows = blocks_tiles_slab(*args.weight);
   for (int64_t first = 0; first < args.x.rows(); first += slab_rows) {
     const int64_t count = std::min(slab_rows, args.x.rows() - first);
     LinearArgs slab = args;
     slab.x = args.x.row_range(first, count);
     slab.y = args.y.row_range(first, count);
-    if (norm == nullptr) {
-      multiply_slab(context, slab, nullptr);
-      continue;
-    }
-    RmsNormArgs of_slab = *norm;
-    of_slab.x = norm->x.row_range(first, count);
-    if (norm->residual.data != nullptr) of_slab.residual = norm->residual.row_range(first, count);
-    multiply_slab(context, slab, &of_slab);
+    multiply_slab(context, slab, rows_of_slab(source, first, count));
   }
-}
-
-bool norm_fits(const RmsNormArgs& norm) {
-  return norm.groups == 1 && gpu::rows_aligned(norm.x) && gpu::rows_aligned(norm.residual) &&
-         gpu::multiple_of_access(norm.weight);
 }
 
 }  // namespace
@@ -152,23 +131,31 @@ bool blocks_tiles_pay(const DeviceTraits& traits, const LinearArgs& args) {
 }
 
 void run_blocks_tiles(OpContext& context, const LinearArgs& args) {
-  multiply(context, args, nullptr);
+  multiply(context, args, args.x);
 }
 
 bool norm_blocks_tiles_fit(const DeviceTraits& traits, const NormLinearArgs& args) {
-  return blocks_tiles_pay(traits, args.linear) && norm_fits(args.norm);
+  return blocks_tiles_pay(traits, args.linear) && gpu::norm_fits_made_rows(args.norm);
 }
 void run_norm_blocks_tiles(OpContext& context, const NormLinearArgs& args) {
-  multiply(context, args.linear, &args.norm);
+  multiply(context, args.linear, args.norm);
 }
 
 bool norm_gated_blocks_tiles_fit(const DeviceTraits& traits, const NormGatedLinearArgs& args) {
-  return blocks_tiles_pay(traits, gate_up_product(args.gated)) && norm_fits(args.norm);
+  return blocks_tiles_pay(traits, gate_up_product(args.gated)) &&
+         gpu::norm_fits_made_rows(args.norm);
 }
 // The activation is an op of its own: at the end of tiles it has taken longer than it saves.
 void run_norm_gated_blocks_tiles(OpContext& context, const NormGatedLinearArgs& args) {
-  multiply(context, gate_up_product(args.gated), &args.norm);
+  multiply(context, gate_up_product(args.gated), args.norm);
   activate_gate_up(context, args.gated);
+}
+
+bool activated_blocks_tiles_fit(const DeviceTraits& traits, const ActivatedLinearArgs& args) {
+  return blocks_tiles_pay(traits, args.linear) && gpu::gates_fit_made_rows(args.gates);
+}
+void run_activated_blocks_tiles(OpContext& context, const ActivatedLinearArgs& args) {
+  multiply(context, args.linear, args.gates);
 }
 
 }  // namespace headrace

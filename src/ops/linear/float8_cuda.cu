@@ -2,11 +2,10 @@
 
 #include "gpu/float8.cuh"
 #include "gpu/reduce.cuh"
-#include "ops/cuda_launch.cuh"
+#include "ops/linear/made_rows.cuh"
 #include "ops/linear/plain.h"
 #include "ops/linear/stream.h"
 #include "ops/packing/block_types.cuh"
-#include "ops/rows/activation_cuda.cuh"
 #include "tensor/gemm_library.h"
 
 namespace headrace {
@@ -20,21 +19,8 @@ constexpr int kHeld = 2;   // accesses of a row that a thread keeps in registers
 // each.
 constexpr int kRowThreadsMax = 1024;
 
-// What becomes FP8: rows as they are, what rms_norm makes of them (norm_linear.h), or act(gate) *
-// up (activated_linear.h), rounded to their type as those ops round.
-enum class RowsOfX { kPlain, kNormed, kGated };
-
-template <class T>
-struct RowsIn {
-  gpu::RowsOf<T> x;               // written where there is a residual; kGated: gate, then up
-  gpu::RowsOf<const T> residual;  // as of RmsNormArgs, or no data
-  const float* norm;              // [K]
-  uint8_t* numbers;               // [M, K]
-  float* scales;                  // [M]
-  int32_t k;
-  float eps, residual_scale;
-  Activation activation;
-};
+using gpu::MadeRows;
+using gpu::RowsOfX;
 
 // The largest of all threads, NaN if one has it, on every thread.
 template <int kThreads>
@@ -52,25 +38,6 @@ __device__ __forceinline__ float largest_of_block(float largest) {
   return largest;
 }
 
-// body.operator()<Act>()
-template <class Body>
-__device__ __forceinline__ void with_gate(Activation activation, const Body& body) {
-  switch (activation) {
-    case Activation::kSilu:
-      return body.template operator()<gpu::Silu>();
-    case Activation::kGeluTanh:
-      return body.template operator()<gpu::GeluTanh>();
-    case Activation::kRelu:
-      return body.template operator()<gpu::Relu>();
-    case Activation::kReluSquared:
-      return body.template operator()<gpu::ReluSquared>();
-    case Activation::kClampedSwish:
-      return body.template operator()<gpu::ClampedSwish>();
-    default:
-      return body.template operator()<gpu::GeluErf>();
-  }
-}
-
 // A block's row: pieces of it in registers, those that find no room read again. Of what a thread
 // holds all is asked for before any of it is used or stored.
 template <class T, RowsOfX kSource, int kThreads>
@@ -81,7 +48,7 @@ class Float8Row {
   static constexpr int32_t kStep = kThreads * kPiece;
 
  public:
-  __device__ Float8Row(const RowsIn<T>& args, int64_t row)
+  __device__ Float8Row(const MadeRows<T>& args, int64_t row)
       : args_(args),
         x_(args.x.row(row)),
         residual_(args.residual.data == nullptr ? nullptr : args.residual.row(row)),
@@ -97,14 +64,14 @@ class Float8Row {
     if constexpr (kSource == RowsOfX::kGated) {
       Piece ups[kHeld];
       for_held([&](int i, int32_t at) { ups[i] = Piece::load(x_ + args_.k + at); });
-      with_gate(args_.activation, [&]<class Act>() {
-        for_held([&](int i, int32_t) { apply_gates<Act>(held_[i], ups[i]); });
+      gpu::with_gate(args_.activation, [&]<class Act>() {
+        for_held([&](int i, int32_t) { gpu::apply_gates<Act>(held_[i], ups[i]); });
       });
     }
     if constexpr (kNormed) {
       const float mean = gpu::block_sum<kThreads>(sum_of_squares()) / static_cast<float>(args_.k);
       factor_ = rsqrtf(mean + args_.eps);
-      for_held([&](int i, int32_t) { normalise(held_[i], weights_[i]); });
+      for_held([&](int i, int32_t) { gpu::normalise(held_[i], factor_, weights_[i]); });
     }
   }
   // |the largest number| of the row.
@@ -151,69 +118,36 @@ class Float8Row {
   // Of the row with what waits for it, which is added to x, too.
   __device__ __forceinline__ float sum_of_squares() {
     float squares = 0.0f;
-    const auto add = [&](const Piece& piece) {
-#pragma unroll
-      for (int e = 0; e < kPiece; ++e) {
-        const float x = gpu::to_float(piece.values[e]);
-        squares += x * x;
-      }
-    };
     if (residual_ != nullptr) {
       Piece added[kHeld];
       for_held([&](int i, int32_t at) { added[i] = Piece::load(residual_ + at); });
       for_held([&](int i, int32_t at) {
-        add_residual(held_[i], added[i]);
+        gpu::add_residual(held_[i], added[i], args_.residual_scale);
         held_[i].store(x_ + at);
       });
     }
-    for_held([&](int i, int32_t) { add(held_[i]); });
+    for_held([&](int i, int32_t) { squares += gpu::sum_of_squares(held_[i]); });
     for_others([&](int32_t at) {
       Piece piece = Piece::load(x_ + at);
       if (residual_ != nullptr) {
-        add_residual(piece, Piece::load(residual_ + at));
+        gpu::add_residual(piece, Piece::load(residual_ + at), args_.residual_scale);
         piece.store(x_ + at);
       }
-      add(piece);
+      squares += gpu::sum_of_squares(piece);
     });
     return squares;
   }
   // A piece that is not held, as it becomes FP8.
   __device__ __forceinline__ Piece made(int32_t at) const {
     Piece piece = Piece::load(x_ + at);
-    if constexpr (kNormed) normalise(piece, Weights::load(args_.norm + at));
+    if constexpr (kNormed) gpu::normalise(piece, factor_, Weights::load(args_.norm + at));
     if constexpr (kSource == RowsOfX::kGated) {
       const Piece up = Piece::load(x_ + args_.k + at);
-      with_gate(args_.activation, [&]<class Act>() { apply_gates<Act>(piece, up); });
+      gpu::with_gate(args_.activation, [&]<class Act>() { gpu::apply_gates<Act>(piece, up); });
     }
     return piece;
   }
-  __device__ __forceinline__ void add_residual(Piece& piece, const Piece& added) const {
-#pragma unroll
-    for (int e = 0; e < kPiece; ++e) {
-      piece.values[e] = gpu::from_float<T>(gpu::to_float(piece.values[e]) +
-                                           args_.residual_scale * gpu::to_float(added.values[e]));
-    }
-  }
-  // As rms_norm does, rounded to T.
-  __device__ __forceinline__ void normalise(Piece& piece, const Weights& weights) const {
-#pragma unroll
-    for (int e = 0; e < kPiece; ++e) {
-      piece.values[e] =
-          gpu::from_float<T>(gpu::to_float(piece.values[e]) * factor_ * weights.values[e]);
-    }
-  }
-
-  // gate := act(gate) * up, as gated_activation does.
-  template <class Act>
-  static __device__ __forceinline__ void apply_gates(Piece& gates, const Piece& ups) {
-#pragma unroll
-    for (int e = 0; e < kPiece; ++e) {
-      const float up = gpu::up_of<Act>(gpu::to_float(ups.values[e]));
-      gates.values[e] = gpu::from_float<T>(Act::apply(gpu::to_float(gates.values[e])) * up);
-    }
-  }
-
-  const RowsIn<T>& args_;
+  const MadeRows<T>& args_;
   T* const x_;
   const T* const residual_;
   const int32_t first_;
@@ -224,7 +158,8 @@ class Float8Row {
 
 // A block a row.
 template <class T, RowsOfX kSource, int kThreads>
-__global__ void __launch_bounds__(kThreads, kRowThreadsMax / kThreads) float8_row(RowsIn<T> args) {
+__global__ void __launch_bounds__(kThreads, kRowThreadsMax / kThreads)
+    float8_row(MadeRows<T> args, uint8_t* numbers, float* scales) {
   const int64_t row = blockIdx.x;
   gpu::let_next_kernel_start();
   Float8Row<T, kSource, kThreads> values(args, row);
@@ -232,8 +167,8 @@ __global__ void __launch_bounds__(kThreads, kRowThreadsMax / kThreads) float8_ro
   gpu::wait_for_earlier_kernels();
   values.read();
   const float scale = gpu::e4m3_row_scale(values.largest());
-  if (threadIdx.x == 0) args.scales[row] = scale;
-  values.store(args.numbers + row * args.k, 1.0f / scale);
+  if (threadIdx.x == 0) scales[row] = scale;
+  values.store(numbers + row * args.k, 1.0f / scale);
 }
 
 // ---- products -----------------------------------------------------------------------------------
@@ -247,28 +182,20 @@ void with_row_threads(int64_t k, const Body& body) {
   body.template operator()<kThreads>();
 }
 
-// `set` adds what rows of kSource need to the arguments.
-template <RowsOfX kSource, class Set>
-Float8Rows start_rows(OpContext& context, const ConstTensorView& x, int64_t k, std::byte* memory,
-                      const Set& set) {
-  const int64_t m = x.rows();
-  auto* const scales =
-      reinterpret_cast<float*>(memory + float8_rows_bytes(m, k) - float8_rows_bytes(m, 0));
-  gpu::with_half_type(x.dtype, [&]<class T>(gpu::ElementType<T>) {
-    const TensorView rows(const_cast<std::byte*>(x.data), x.dtype, x.shape, x.row_stride);
-    RowsIn<T> arguments{.x = gpu::rows_of<T>(rows),
-                        .residual = {},
-                        .norm = nullptr,
-                        .numbers = reinterpret_cast<uint8_t*>(memory),
-                        .scales = scales,
-                        .k = static_cast<int32_t>(k),
-                        .eps = 0.0f,
-                        .residual_scale = 1.0f,
-                        .activation = Activation::kSilu};
-    set(arguments);
+// `source`: rows, or the arguments of the op that makes them.
+template <class Source>
+Float8Rows start_rows(OpContext& context, const Source& source, std::byte* memory) {
+  const DType dtype = gpu::read_rows(source).dtype;
+  int64_t m = 0, k = 0;
+  float* scales = nullptr;
+  gpu::with_half_type(dtype, [&]<class T>(gpu::ElementType<T>) {
+    const MadeRows<T> rows = gpu::made_rows<T>(source);
+    m = rows.m;
+    k = rows.k;
+    scales = reinterpret_cast<float*>(memory + float8_rows_bytes(m, k) - float8_rows_bytes(m, 0));
     with_row_threads(k, [&]<int kThreads>() {
-      gpu::launch(context, float8_row<T, kSource, kThreads>, static_cast<unsigned>(m), kThreads,
-                  arguments);
+      gpu::launch(context, float8_row<T, gpu::kRowsOf<Source>, kThreads>, static_cast<unsigned>(m),
+                  kThreads, rows, reinterpret_cast<uint8_t*>(memory), scales);
     });
   });
   return {.numbers = ConstTensorView(memory, DType::kF8, Shape{m, k}), .scales = scales};
@@ -306,16 +233,7 @@ bool product_fits(const DeviceTraits& traits, const LinearArgs& product) {
                                                   : float8_library_fits(traits, product);
 }
 bool norm_fits(const DeviceTraits& traits, const RmsNormArgs& norm, const LinearArgs& product) {
-  return product_fits(traits, product) && gpu::rows_aligned(norm.x) &&
-         gpu::rows_aligned(norm.residual) && gpu::multiple_of_access(norm.weight);
-}
-
-// 16 bytes an access, an activation that with_gate() has.
-bool gates_fit(const GatedActivationArgs& args) {
-  const Activation of = args.activation;
-  return of != Activation::kTanh && of != Activation::kSigmoid && of != Activation::kXielu &&
-         args.up.data == nullptr && gpu::whole_accesses(args.gate_up.dtype, args.out.columns()) &&
-         gpu::rows_aligned(args.gate_up);
+  return product_fits(traits, product) && gpu::norm_fits_made_rows(norm);
 }
 
 // make(memory) starts the kernel that makes rows of x.
@@ -340,24 +258,14 @@ bool float8_types(const DeviceTraits& traits, const LinearArgs& args) {
 }
 
 Float8Rows make_float8_rows(OpContext& context, const ConstTensorView& x, std::byte* memory) {
-  return start_rows<RowsOfX::kPlain>(context, x, x.columns(), memory, [](auto&) {});
+  return start_rows(context, x, memory);
 }
-
 Float8Rows make_float8_rows(OpContext& context, const RmsNormArgs& norm, std::byte* memory) {
-  return start_rows<RowsOfX::kNormed>(context, norm.x, norm.x.columns(), memory,
-                                      [&]<class T>(RowsIn<T>& arguments) {
-                                        arguments.residual = gpu::rows_of<T>(norm.residual);
-                                        arguments.norm = norm.weight;
-                                        arguments.eps = norm.eps;
-                                        arguments.residual_scale = norm.residual_scale;
-                                      });
+  return start_rows(context, norm, memory);
 }
-
 Float8Rows make_float8_rows(OpContext& context, const GatedActivationArgs& gates,
                             std::byte* memory) {
-  return start_rows<RowsOfX::kGated>(
-      context, gates.gate_up, gates.out.columns(), memory,
-      [&](auto& arguments) { arguments.activation = gates.activation; });
+  return start_rows(context, gates, memory);
 }
 
 bool float8_library_fits(const DeviceTraits& traits, const LinearArgs& args) {
@@ -390,7 +298,7 @@ void run_norm_float8(OpContext& context, const NormLinearArgs& args) {
 bool activated_float8_fits(const DeviceTraits& traits, const ActivatedLinearArgs& args) {
   constexpr int64_t kRowsMin = 256;
   return !traits.batch_invariant && args.linear.x.rows() >= kRowsMin &&
-         product_fits(traits, args.linear) && gates_fit(args.gates);
+         product_fits(traits, args.linear) && gpu::gates_fit_made_rows(args.gates);
 }
 
 void run_activated_float8(OpContext& context, const ActivatedLinearArgs& args) {

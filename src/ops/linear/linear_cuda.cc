@@ -177,8 +177,11 @@ constexpr std::array kNormGatedLinear = {
     kernel<NormGatedLinearArgs, gemv_fits, run_gemv>("norm_gated_linear/cuda/gemv_any_size",
                                                      Selection::kByName)};
 
-constexpr std::array kActivatedLinear = {Kernel<ActivatedLinearArgs>{
-    "activated_linear/cuda/float8", activated_float8_fits, run_activated_float8}};
+constexpr std::array kActivatedLinear = {
+    Kernel<ActivatedLinearArgs>{"activated_linear/cuda/float8", activated_float8_fits,
+                                run_activated_float8},
+    Kernel<ActivatedLinearArgs>{"activated_linear/cuda/blocks_tiles", activated_blocks_tiles_fit,
+                                run_activated_blocks_tiles}};
 
 constexpr std::array kResidualLinear = {
     kernel<ResidualLinearArgs, resident_pays, run_resident>("residual_linear/cuda/resident"),

@@ -388,7 +388,7 @@ TEST(LinearCuda, NumbersBeyondF16AreMultiplied) {
   for (const DType type : {DType::kQ4_K, DType::kQ8_0, DType::kQ6_K}) {
     Rng rng(7);
     const PackedStack stack(cuda, rng, type, type, kN, kK, LinearCompute::kFast);
-    for (const int64_t m : {1, 4, 8, 24, 130}) {
+    for (const int64_t m : {1, 4, 8, 24, 130, 132}) {
       std::vector<float> x = rounded_floats(rng, DType::kBF16, m * kK);
       const int64_t row = m / 2;  // one of them, whose numbers are large but for some
       for (int64_t j = 0; j < kK; j += kLarge) {

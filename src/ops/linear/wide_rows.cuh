@@ -3,6 +3,7 @@
 #pragma once
 
 #include "gpu/f16_range.cuh"
+#include "gpu/reduce.cuh"
 #include "gpu/vector.cuh"
 #include "ops/cuda_launch.cuh"
 #include "ops/linear/blocks_wide.h"
