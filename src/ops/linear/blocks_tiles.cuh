@@ -61,6 +61,12 @@ struct TilesRank {
   __device__ __forceinline__ TilesShare first_share(const TilesArguments& args) const {
     return share(args, first_unit(args));
   }
+  // Of K, of all its tiles.
+  __device__ __forceinline__ int32_t steps(const TilesArguments& args) const {
+    int32_t steps = 0;
+    each_tile(args, [&](const TilesShare& share) { steps += share.last_step - share.first_step; });
+    return steps;
+  }
 
  private:
   __device__ __forceinline__ int32_t first_unit(const TilesArguments& args) const {
@@ -75,18 +81,23 @@ struct TilesRank {
   }
 };
 
-// A warp's group of W, times the block's rows of x.
+// A warp's group of W, times the block's rows of x. While products of a chunk run, the next is
+// unpacked, and towards the end of a stage of W the scales of the one behind it are decoded.
 template <int kType, int kTiles>
 class TilesWarp {
   using Stage = PackedStage<kType>;
   using Scales = WideScales<kType, false>;
   using X = TilesX<kTiles>;
   static constexpr int kColumns = 8 * kTiles;
-  static_assert(Stage::kChunks % X::kChunks == 0);
+  static constexpr int kOpens = Stage::kChunks - 2;  // the chunk beside which the next is opened
+  static_assert(Stage::kChunks % X::kChunks == 0 && Stage::kChunks % 2 == 0);
 
  public:
+  static constexpr int kScaleBytes = 2 * Scales::kBytes;  // of a warp: of a stage and the next
+
+  // `steps`: of K, of all tiles.
   __device__ __forceinline__ TilesWarp(TilesBarriers& barriers, const TilesRank& rank,
-                                       const BlocksTilesPlan& plan, int warp,
+                                       const BlocksTilesPlan& plan, int warp, int32_t steps,
                                        const std::byte* x_ring, const std::byte* ring,
                                        std::byte* scales)
       : barriers_(barriers),
@@ -96,7 +107,12 @@ class TilesWarp {
         lane_(static_cast<int>(threadIdx.x) % kWarpThreads),
         x_ring_(x_operand(shared_address(x_ring))),
         ring_(ring),
-        scales_(scales) {}
+        scales_(scales),
+        stages_left_(steps * WStages<kType>::kStagesOfStep) {
+    if (stages_left_ == 0) return;
+    open(w_, scales_);
+    read_chunk(ahead_, reader(w_), scales_, 0);
+  }
 
   __device__ __forceinline__ void multiply(float (&sums)[4 * kTiles], int32_t steps) {
 #pragma unroll
@@ -118,26 +134,39 @@ class TilesWarp {
     QuadDwords<kType> quads[2];
     uint4 scales;
   };
+  __device__ __forceinline__ StageReader<kType> reader(const RingTurn& turn) const {
+    return {ring_ + turn.slot * Stage::kBytes, lane_ / 4, lane_ % 4};
+  }
+  // Waits for a stage of W and decodes its scales.
+  __device__ __forceinline__ void open(const RingTurn& turn, std::byte* scales) const {
+    barriers_.arrived[warp_][turn.slot].wait(turn.phase);
+    Scales::share(reader(turn), scales, lane_);
+  }
   __device__ __forceinline__ void read_chunk(Ahead& ahead, const StageReader<kType>& stage,
-                                             int chunk) const {
+                                             const std::byte* scales, int chunk) const {
     stage.quads(ahead.quads, chunk);
-    ahead.scales = Scales::load(scales_, chunk, lane_);
+    ahead.scales = Scales::load(scales, chunk, lane_);
   }
 
-  // A stage of W by as many chunks of x. `read`: the stage of x before.
+  // A stage of W, which is open, by as many chunks of x. `read`: the stage of x before.
   __device__ __forceinline__ void multiply_stage(float (&sums)[4 * kTiles], int32_t& read) {
-    barriers_.arrived[warp_][w_.slot].wait(w_.phase);
-    const StageReader<kType> stage{ring_ + w_.slot * Stage::kBytes, lane_ / 4, lane_ % 4};
-    Scales::share(stage, scales_, lane_);
+    const StageReader<kType> stage = reader(w_);
+    std::byte* const scales = scales_ + half_ * Scales::kBytes;
+    std::byte* const next_scales = scales_ + (half_ ^ 1) * Scales::kBytes;
+    RingTurn next = w_;
+    next.next(plan_.stages);
+    const bool has_next = --stages_left_ > 0;
     uint32_t a[2][2][4];  // of a chunk that is multiplied and of the one that is unpacked meanwhile
-    Ahead ahead;
-    read_chunk(ahead, stage, 0);
     uint32_t x = 0;
 #pragma unroll
     for (int chunk = 0; chunk < Stage::kChunks; ++chunk) {
       auto& operand = a[chunk % 2];
-      Scales::unpack(operand, ahead.quads, ahead.scales, scales_, chunk, lane_);
-      if (chunk + 1 < Stage::kChunks) read_chunk(ahead, stage, chunk + 1);
+      Scales::unpack(operand, ahead_.quads, ahead_.scales, scales, chunk, lane_);
+      if (chunk + 1 < Stage::kChunks) {
+        read_chunk(ahead_, stage, scales, chunk + 1);
+      } else if (has_next) {
+        read_chunk(ahead_, reader(next), next_scales, 0);
+      }
       const bool first = chunk % X::kChunks == 0;  // of a stage of x
       if (first) {
         barriers_.full[x_.slot].wait(x_.phase);
@@ -149,6 +178,7 @@ class TilesWarp {
       WideProduct<kColumns>::add(sums, operand[0], of_chunk);
       WideProduct<kColumns>::add(sums, operand[1], of_chunk + 2 * kCoreBytes * kTiles / 16);
       products_commit();
+      if (chunk == kOpens && has_next) open(next, next_scales);
       products_wait<1>();
       if (!first) continue;
       if (read >= 0) release(read);  // the stage before this one has been read
@@ -157,7 +187,8 @@ class TilesWarp {
     }
     __syncwarp();
     if (lane_ == 0) barriers_.read[warp_][w_.slot].arrive();
-    w_.next(plan_.stages);
+    w_ = next;
+    half_ ^= 1;
   }
 
   // Every sharer may write its part of a stage of x, here and there.
@@ -173,7 +204,10 @@ class TilesWarp {
   const uint32_t x_ring_;
   const std::byte* const ring_;
   std::byte* const scales_;
+  int32_t stages_left_;  // of W
+  int half_ = 0;         // of `scales_`: that of the stage that is open
   RingTurn w_, x_;
+  Ahead ahead_;
 };
 
 // Stages of x: this block's part of each, to all sharers. By one thread.
@@ -220,7 +254,8 @@ __global__ void __launch_bounds__(kTilesThreads, 1)
     multiply_tiles(const __grid_constant__ TilesArguments args) {
   extern __shared__ __align__(128) std::byte shared[];
   __shared__ TilesBarriers barriers;
-  using Scales = WideScales<kType, false>;
+  __shared__ TilesFactors<kTiles> factors;
+  using Warp = TilesWarp<kType, kTiles>;
   let_next_kernel_start();
   const int warp = static_cast<int>(threadIdx.x) / kWarpThreads;
   const int lane = static_cast<int>(threadIdx.x) % kWarpThreads;
@@ -266,14 +301,17 @@ __global__ void __launch_bounds__(kTilesThreads, 1)
   } else {
     registers_raise<224>();
     wait_for_earlier_kernels();
-    TilesWarp<kType, kTiles> own(barriers, rank, args.plan, warp, shared, ring_of(warp),
-                                 scales + warp * Scales::kBytes);
+    Warp own(barriers, rank, args.plan, warp, rank.steps(args), shared, ring_of(warp),
+             scales + warp * Warp::kScaleBytes);
     float sums[4 * kTiles];
+    TileFactors<kTiles> of_tile(factors, warp / 4);
     each_tile([&](const TilesShare& share) {
+      of_tile.ask(args, share);
       own.multiply(sums, share.last_step - share.first_step);
       if (args.plan.splits > 1) return;
+      const float* const of_rows = of_tile.shared();
       with_output(args.y, [&]<class T, bool kAccumulates>() {
-        store_tile<T, kAccumulates, kTiles>(args, share, sums, warp);
+        store_tile<T, kAccumulates, kTiles>(args, share, sums, warp, of_rows);
       });
     });
     if (args.plan.splits > 1) {

@@ -115,17 +115,21 @@ class TilesCluster {
     for (int to = 0; to < of_.sharers; ++to) x(to, slot).empty.arrive();
   }
 
-  // A warp that multiplies: products of a chunk run while the next is unpacked.
+  // A warp that multiplies: products of a chunk run while the next is unpacked, and in the middle
+  // of a stage of W the scales of the next, of this unit or the one behind it, are read.
   Actor consumer(int block, int warp) {
-    RingTurn w_turn, x_turn;
+    RingTurn w_turn, x_turn, opened;
     int w_step = 0, x_step = 0;
+    const int w_steps = of_.units * chunks() / of_.w_chunks;
     for (int unit = 0; unit < of_.units; ++unit) {
       int running = -1;  // the stage of x before, whose products may still run
       for (int chunk = 0; chunk < chunks(); ++chunk) {
-        if (chunk % of_.w_chunks == 0) {
-          while (!w(block, warp, w_turn.slot).arrived.passes(w_turn.phase)) co_await Turn();
-          EXPECT_EQ(w(block, warp, w_turn.slot).step, w_step++);
-          ++w(block, warp, w_turn.slot).readers;
+        const bool opens = unit == 0 && chunk == 0;
+        if (opens || (chunk % of_.w_chunks == of_.w_chunks - 2 && w_step < w_steps)) {
+          while (!w(block, warp, opened.slot).arrived.passes(opened.phase)) co_await Turn();
+          EXPECT_EQ(w(block, warp, opened.slot).step, w_step++);
+          ++w(block, warp, opened.slot).readers;
+          opened.next(of_.w_slots);
         }
         if (chunk % of_.x_chunks == 0) {
           while (!x(block, x_turn.slot).full.passes(x_turn.phase)) co_await Turn();
@@ -146,6 +150,7 @@ class TilesCluster {
       }
       release(block, running);
     }
+    EXPECT_EQ(w_step, w_steps);
   }
 
   Rng rng_;

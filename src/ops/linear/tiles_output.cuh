@@ -13,10 +13,11 @@
 namespace headrace::gpu {
 
 constexpr int kTilesWorkers = kBlocksWideWarps * kWarpThreads;  // threads that multiply
-constexpr int kTilesMeet = 1;                                   // their named barrier
-// Factors and columns of y that a thread reads at a time: what it stores may be what it reads next,
-// as far as a compiler knows.
+// Tiles of 8 rows whose numbers of y a thread reads at a time: what it stores may be what it reads
+// next, as far as a compiler knows.
 constexpr int kTilesBatch = 8;
+// Named barriers: of all of them, and of the warpgroups.
+constexpr int kTilesMeet = 1, kTilesGroupMeets = 2;
 
 // Rows of y, whose type is chosen at run time. Columns 2i and 2i + 1 of a row belong to one lane.
 struct TilesOutput {
@@ -93,62 +94,132 @@ __device__ __forceinline__ float2 finished(float2 sums, float factor, float2 bia
 
 // --- straight from registers: a lane has two rows of W side by side ---
 
-// What y has in rows `first`, the next, 8 more, and so on. Nothing stands between the loads that
-// would wait for one of them.
-template <class T, int kCount>
-__device__ __forceinline__ void load_before(Vector<T, 2> (&before)[kCount][2],
-                                            const TilesArguments& args, int32_t first, int32_t n) {
-  const auto load_all = [&](const auto& load) {
-#pragma unroll
-    for (int t = 0; t < kCount; ++t) {
-#pragma unroll
-      for (int i = 0; i < 2; ++i) {
-        const T* const at = args.y.at<T>(min(first + 8 * t + i, args.m - 1), n);
-        before[t][i] = load(at);
-      }
-    }
-  };
-  const int next = n + 1 < args.y.columns ? 1 : 0;
-  if (args.y.pairs && next == 1) {
-    return load_all([](const T* at) { return Vector<T, 2>::load(at); });
-  }
-  load_all([next](const T* at) { return Vector<T, 2>{{at[0], at[next]}}; });
-}
+// What sums of the rows of x of a tile are multiplied by, for each warpgroup, of a tile and of the
+// one behind it, whose faster warps may be there already.
+template <int kTiles>
+struct TilesFactors {
+  float of_rows[2][2][8 * kTiles];  // [warpgroup]
+};
+// One warpgroup's. They are asked for before the products of a tile, which take longer.
+template <int kTiles>
+class TileFactors {
+  static constexpr int kThreads = 4 * kWarpThreads;
+  static constexpr int kOwn = 8 * kTiles / kThreads;
 
-template <class T, bool kAccumulates, int kTiles>
-__device__ __forceinline__ void store_tile(const TilesArguments& args, const TilesShare& share,
-                                           const float (&sums)[4 * kTiles], int warp) {
-  const int lane = static_cast<int>(threadIdx.x) % kWarpThreads;
-  const int32_t n = (kBlocksWideWarps * share.tile + warp) * kBlocksRows + 2 * (lane / 4);
-  if (n >= args.y.columns) return;
-  const float2 bias = args.bias_of(n, n + 1 < args.y.columns);
-  const int32_t first = share.x_block * 8 * kTiles + 2 * (lane % 4);
-  constexpr int kBatch = sizeof(T) == 2 ? kTilesBatch : kTilesBatch / 2;
+ public:
+  __device__ __forceinline__ TileFactors(TilesFactors<kTiles>& factors, int group)
+      : factors_(factors.of_rows[group]),
+        group_(group),
+        thread_(static_cast<int>(threadIdx.x) % kThreads) {}
+
+  __device__ __forceinline__ void ask(const TilesArguments& args, const TilesShare& share) {
+    const float* const from = args.factors + share.x_block * 8 * kTiles + thread_;
+#pragma unroll
+    for (int i = 0; i < kOwn; ++i) own_[i] = from[i * kThreads] * args.scale;
+  }
+  // Times the scale of all sums. By all threads of the warpgroup.
+  __device__ __forceinline__ const float* shared() {
+    half_ ^= 1;
+#pragma unroll
+    for (int i = 0; i < kOwn; ++i) factors_[half_][thread_ + i * kThreads] = own_[i];
+    named_sync(kTilesGroupMeets + group_, kThreads);
+    return factors_[half_];
+  }
+
+ private:
+  float (&factors_)[2][8 * kTiles];
+  const int group_, thread_;
+  int half_ = 0;
+  float own_[kOwn];
+};
+
+// A lane's rows of y, two of each tile of 8, one behind the other. Where a row is is worked out
+// when it is reached: all of them at once would fill the registers.
+class RowPairs {
+ public:
+  __device__ __forceinline__ RowPairs(std::byte* first, int64_t stride)
+      : first_(first), stride_(stride) {}
+  __device__ __forceinline__ std::byte* row(int i) const {
+    return first_ + (i == 0 ? offset_ : offset_ + stride_);
+  }
+  __device__ __forceinline__ void next() {
+    offset_ += 8 * stride_;
+    asm volatile("" : "+l"(offset_));
+  }
+
+ private:
+  std::byte* const first_;
+  const int64_t stride_;
+  int64_t offset_ = 0;
+};
+
+// kPairs: the lane's two columns are one access. `to`: of its first row. `rows`: how many rows of x
+// there are from there on; tile t has rows 8t and 8t + 1 of them.
+template <class T, bool kAccumulates, bool kPairs, int kTiles>
+__device__ __forceinline__ void store_sums(RowPairs to, int32_t rows, bool both,
+                                           const float (&sums)[4 * kTiles], float2 bias,
+                                           const float* factors) {
+  constexpr int kBatch = !kPairs ? 1 : sizeof(T) == 2 ? kTilesBatch : kTilesBatch / 2;
 #pragma unroll
   for (int batch = 0; batch < kTiles; batch += kBatch) {
-    float2 factors[kBatch];
-    Vector<T, 2> before[kBatch][2];
+    Vector<T, 2> before[kBatch][2] = {};
+    if constexpr (kAccumulates) {
+      RowPairs from = to;
 #pragma unroll
-    for (int t = 0; t < kBatch; ++t) {
-      factors[t] = *reinterpret_cast<const float2*>(args.factors + first + 8 * (batch + t));
+      for (int t = 0; t < kBatch; ++t, from.next()) {
+#pragma unroll
+        for (int i = 0; i < 2; ++i) {
+          if (8 * (batch + t) + i >= rows) continue;
+          const T* const at = reinterpret_cast<const T*>(from.row(i));
+          if constexpr (kPairs) {
+            before[t][i] = Vector<T, 2>::load(at);
+          } else {
+            before[t][i] = {{at[0], at[both ? 1 : 0]}};
+          }
+        }
+      }
     }
-    if constexpr (kAccumulates) load_before<T, kBatch>(before, args, first + 8 * batch, n);
 #pragma unroll
-    for (int t = 0; t < kBatch; ++t) {
+    for (int t = 0; t < kBatch; ++t, to.next()) {
+      const float2 factor = *reinterpret_cast<const float2*>(factors + 8 * (batch + t));
 #pragma unroll
       for (int i = 0; i < 2; ++i) {
-        const int32_t m = first + 8 * (batch + t) + i;
-        if (m >= args.m) continue;
         const float* const own = sums + 4 * (batch + t) + i;
-        float2 value =
-            finished({own[0], own[2]}, (i == 0 ? factors[t].x : factors[t].y) * args.scale, bias);
+        float2 value = finished({own[0], own[2]}, i == 0 ? factor.x : factor.y, bias);
+        if (8 * (batch + t) + i >= rows) continue;
         if constexpr (kAccumulates) {
           value = {value.x + to_float(before[t][i].values[0]),
                    value.y + to_float(before[t][i].values[1])};
         }
-        args.y.store<T>(m, n, value);
+        T* const at = reinterpret_cast<T*>(to.row(i));
+        if constexpr (kPairs) {
+          Vector<T, 2>{{from_float<T>(value.x), from_float<T>(value.y)}}.store(at);
+        } else {
+          at[0] = from_float<T>(value.x);
+          if (both) at[1] = from_float<T>(value.y);
+        }
       }
     }
+  }
+}
+
+// `factors`: of the tile's rows of x, in shared memory.
+template <class T, bool kAccumulates, int kTiles>
+__device__ __forceinline__ void store_tile(const TilesArguments& args, const TilesShare& share,
+                                           const float (&sums)[4 * kTiles], int warp,
+                                           const float* factors) {
+  const int lane = static_cast<int>(threadIdx.x) % kWarpThreads;
+  const int32_t n = (kBlocksWideWarps * share.tile + warp) * kBlocksRows + 2 * (lane / 4);
+  if (n >= args.y.columns) return;
+  const bool both = n + 1 < args.y.columns;
+  const float2 bias = args.bias_of(n, both);
+  const int32_t first = share.x_block * 8 * kTiles + 2 * (lane % 4), rows = args.m - first;
+  const RowPairs to(reinterpret_cast<std::byte*>(args.y.at<T>(first, n)), args.y.stride);
+  const float* const of_rows = factors + 2 * (lane % 4);
+  if (args.y.pairs && both) {
+    store_sums<T, kAccumulates, true, kTiles>(to, rows, true, sums, bias, of_rows);
+  } else {
+    store_sums<T, kAccumulates, false, kTiles>(to, rows, both, sums, bias, of_rows);
   }
 }
 
