@@ -38,6 +38,8 @@ LayerKv kept_in(const KvPlan& plan, size_t group, const ModelSpec& spec, int32_t
 std::vector<AttentionPlanShape> attention_shapes(const Device& device, const ModelSpec& spec,
                                                  int32_t layer_first, const KvPlan& plan,
                                                  const ModelRunnerOptions& options) {
+  const bool lists_rows =
+      std::ranges::any_of(spec.kv, [](const LayerKv& kv) { return kv.index_dim > 0; });
   std::vector<AttentionPlanShape> shapes;
   for (size_t group = 0; group < plan.groups.size(); ++group) {
     const LayerKv kv = kept_in(plan, group, spec, layer_first);
@@ -52,7 +54,9 @@ std::vector<AttentionPlanShape> attention_shapes(const Device& device, const Mod
                       .sequences_max = options.max_num_seqs,
                       .batch_invariant = device.traits().batch_invariant,
                       .split_prompts = options.split_prompts,
-                      .latents = kv.v_aliases_k});
+                      .latents = kv.v_aliases_k,
+                      .lists_rows = lists_rows,
+                      .kv_length_max = options.max_model_len});
   }
   return shapes;
 }

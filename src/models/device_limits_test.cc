@@ -84,15 +84,36 @@ TEST(DeviceLimits, PartsOfCpusAloneAreRefusedByName) {
     EXPECT_TRUE(text.starts_with(with)) << text;
   };
   starts(refused([](DecoderSpec& spec) {
-           spec.layers[0].mixer = LatentAttentionSpec{.heads = 2,
-                                                      .rank = 8,
-                                                      .query_rank = 8,
-                                                      .plain_dim = 4,
-                                                      .rope_dim = 4,
-                                                      .value_dim = 4,
-                                                      .index = {.heads = 2, .dim = 8, .top = 4}};
+           std::get<AttentionSpec>(spec.layers[0].mixer).alibi_bias_max = 8.0f;
          }),
-         "attention of keys that an index chooses");
+         "attention with ALiBi");
+}
+
+// Keys that an index chooses are attended as all are: DeepSeek V3.2's sizes, and small ones.
+TEST(DeviceLimits, LatentsOfWhichAnIndexChoosesAreTaken) {
+  if (!built_with_cuda()) GTEST_SKIP() << "not run: this build has no CUDA";
+  LatentAttentionSpec large{.heads = 128,
+                            .rank = 512,
+                            .query_rank = 1536,
+                            .plain_dim = 128,
+                            .rope_dim = 64,
+                            .value_dim = 128,
+                            .index = {.heads = 64, .dim = 128, .top = 2048}};
+  LatentAttentionSpec small{.heads = 2,
+                            .rank = 8,
+                            .query_rank = 8,
+                            .plain_dim = 4,
+                            .rope_dim = 4,
+                            .value_dim = 4,
+                            .index = {.heads = 3, .dim = 6, .top = 4}};
+  for (const LatentAttentionSpec& mixer : {large, small}) {
+    for (const DType dtype : {DType::kBF16, DType::kF16, DType::kF32}) {
+      DecoderSpec spec = spec_of(64, 96);
+      spec.layers[0].mixer = mixer;
+      const Status status = check_device_limits(spec, hopper(), dtype);
+      EXPECT_TRUE(status.ok()) << status.message();
+    }
+  }
 }
 
 // A CPU takes whatever a file may ask for.

@@ -67,8 +67,10 @@
   OP(gated_activation, GatedActivationArgs)  \
   OP(gated_linear, GatedLinearArgs)          \
   OP(gated_norm, GatedNormArgs)              \
+  OP(gather_keys, GatherKeysArgs)            \
   OP(grouped_linear, GroupedLinearArgs)      \
   OP(head_linear, HeadLinearArgs)            \
+  OP(index_keys, IndexKeysArgs)              \
   OP(kimi_delta, KimiDeltaArgs)              \
   OP(latent_kv, LatentKvArgs)                \
   OP(layer_norm, LayerNormArgs)              \
@@ -91,6 +93,7 @@
   OP(row_gather_sum, RowGatherSumArgs)       \
   OP(scale_queries, ScaleQueriesArgs)        \
   OP(scale_rows, ScaleRowsArgs)              \
+  OP(select_keys, SelectKeysArgs)            \
   OP(selective_scan, SelectiveScanArgs)      \
   OP(sigmoid_gate, SigmoidGateArgs)          \
   OP(slot_state, SlotStateArgs)              \
@@ -101,12 +104,9 @@
 #define HR_OPS(OP)                       \
   HR_OPS_ON_CUDA(OP)                     \
   OP(full_attention, FullAttentionArgs)  \
-  OP(gather_keys, GatherKeysArgs)        \
-  OP(index_keys, IndexKeysArgs)          \
   OP(rg_lru, RgLruArgs)                  \
   OP(row_scatter_add, RowScatterAddArgs) \
   OP(sample, SampleArgs)                 \
-  OP(select_keys, SelectKeysArgs)        \
   OP(token_logprobs, TokenLogprobsArgs)  \
   OP(token_shift, TokenShiftArgs)        \
   OP(wkv7, Wkv7Args)

@@ -94,8 +94,9 @@ double distance(const std::vector<TokenLogprobs>& a, const std::vector<TokenLogp
 }
 // In 16 bits, rounding swaps experts of a mixture here and there, and each swap is a step: of these
 // models the nearest eight of ten positions count. Where layers keep states, too, a swap is felt
-// by what follows: half of them. States that a row may turn over (OLMo-Hybrid) and streams of rows
-// beside each other (Gemma 3n) feel rounding so.
+// by what follows, and where an index chooses keys, rounding swaps these as well: half of them.
+// States that a row may turn over (OLMo-Hybrid) and streams of rows beside each other (Gemma 3n)
+// feel rounding so.
 double rounded_distance(const ModelConfig& config, const std::vector<TokenLogprobs>& a,
                         const std::vector<TokenLogprobs>& b) {
   std::vector<double> all = distances(a, b);
@@ -105,7 +106,8 @@ double rounded_distance(const ModelConfig& config, const std::vector<TokenLogpro
     const bool feels = config.mixers.beta_scale > 1 || config.mixers.gemma.streams > 0;
     return feels ? all[(all.size() - 1) * 8 / 10] : all.back();
   }
-  return all[(all.size() - 1) * (has_states(config) ? 5 : 8) / 10];
+  const bool swaps_more = has_states(config) || config.mixers.latent.index_heads > 0;
+  return all[(all.size() - 1) * (swaps_more ? 5 : 8) / 10];
 }
 
 TEST(TinyCuda, WhatHasNoKernelsIsRefusedByName) {
@@ -118,7 +120,7 @@ TEST(TinyCuda, WhatHasNoKernelsIsRefusedByName) {
     EXPECT_TRUE(is_refused_on_a_gpu(model.status())) << model.status().message();
     ++refused;
   }
-  EXPECT_GE(refused, 10);
+  EXPECT_GE(refused, 8);
 }
 
 TEST(TinyCuda, AnswersInFloat32AreTheCpus) {
@@ -283,8 +285,8 @@ TEST(TinyCuda, AnswersInFewLaunchesAreAsNear) {
 // reads scratch memory that this step did not write, nor keys and values that none has.
 TEST(TinyCuda, PoisonedMemoryChangesNoToken) {
   if (!cuda_device_present()) GTEST_SKIP() << "not run: there is no GPU";
-  for (const char* name :
-       {"/llama", "/gemma3", "/gemma3n", "/gemma4", "/gemma4-moe", "/phi3", "/qwen2-moe"}) {
+  for (const char* name : {"/llama", "/gemma3", "/gemma3n", "/gemma4", "/gemma4-moe", "/phi3",
+                           "/qwen2-moe", "/deepseek32", "/glm-dsa-shared"}) {
     const std::string path = std::string(kFolder) + name;
     SCOPED_TRACE(path);
     auto all = requests(kLength);
@@ -642,7 +644,7 @@ TEST(TinyCuda, ANanStaysInItsRequest) {
 // where tokens are proposed and verified.
 void expect_bit_equal(const std::vector<std::string>& preferred) {
   for (const char* name : {"/llama", "/gemma3", "/gemma3n", "/gemma4", "/gemma4-moe", "/phi3",
-                           "/qwen2-moe", "/mixtral"}) {
+                           "/qwen2-moe", "/mixtral", "/deepseek32", "/glm-dsa-shared"}) {
     SCOPED_TRACE(name);
     StackOptions options =
         options_of(std::string(kFolder) + name, DeviceChoice::kGpu, std::nullopt);

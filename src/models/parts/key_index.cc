@@ -4,8 +4,12 @@
 #include <string>
 #include <utility>
 
+#include <fmt/format.h>
+
+#include "models/kernel_sizes.h"
 #include "models/row_views.h"
 #include "ops/attention/index_keys.h"
+#include "ops/attention/plan.h"
 #include "ops/linear/linear.h"
 
 namespace headrace {
@@ -38,7 +42,24 @@ Result<DeviceVector> load_in_order(LayerTensors& tensors, const std::string& nam
 
 }  // namespace
 
+Status KeyIndex::check_device(const DeviceTraits& device, DType activations) const {
+  if (device.kind == DeviceKind::kCpu || !is_here()) return ok_status();
+  AttentionPlan plan;
+  plan.shape.lists_rows = true;
+  SelectKeysArgs args;
+  args.queries = row_of_no_data(activations, query_width());
+  args.weights = row_of_no_data(DType::kF32, spec_.heads);
+  args.kv.k_format = kv_format(activations);
+  args.kv.index_dim = spec_.dim;
+  args.plan = &plan;
+  if (select_keys_kernels().find(device, args) != nullptr) return ok_status();
+  return unsupported(
+      fmt::format("an index of {} heads of {} has no kernels on a GPU: use --device cpu",
+                  spec_.heads, spec_.dim));
+}
+
 Status KeyIndex::load(LayerTensors& tensors) {
+  on_gpu_ = tensors.on_gpu();
   if (!is_here()) return ok_status();
   const int32_t rotated = spec_.rows_interleaved ? rope_dim_ : 0, plain = spec_.dim - rotated;
   const std::vector<int32_t> key = order_of_index(1, rotated, plain);
@@ -61,22 +82,40 @@ std::vector<LinearWeight*> KeyIndex::matrices() {
   return {&down_.weight, &query_.weight};
 }
 
-// Queries, the key, what heads are worth, and the places that are chosen where they go no further.
-int64_t KeyIndex::scratch_columns() const {
-  if (!is_here()) return 0;
-  return query_width() + spec_.dim + spec_.heads + (spec_.carried ? 0 : spec_.top);
+// Columns that so many numbers of 32 bits take: on a GPU a column may have 16, and rows start on 16
+// bytes whatever they hold.
+int64_t KeyIndex::number_columns(int64_t count) const {
+  constexpr int64_t kAligned = 8;
+  return on_gpu_ ? (2 * count + kAligned - 1) / kAligned * kAligned : count;
 }
+
+// Queries, the key and what heads are worth, and the places that are chosen where they go no
+// further.
+KeyIndex::Area KeyIndex::area() const {
+  constexpr int64_t kAligned = 8;
+  const int64_t queries =
+      on_gpu_ ? (query_width() + kAligned - 1) / kAligned * kAligned : query_width();
+  const int64_t chosen = queries + number_columns(spec_.dim + spec_.heads);
+  return {.made = queries,
+          .chosen = chosen,
+          .end = chosen + (spec_.carried ? 0 : number_columns(spec_.top))};
+}
+
+int64_t KeyIndex::scratch_columns() const { return is_here() ? area().end : 0; }
 
 int64_t KeyIndex::op_workspace_bytes(const PartLoad& load) const {
   if (!is_here()) return 0;
+  const int64_t select_bytes = on_gpu_
+                                   ? select_keys_cuda_workspace_bytes(load.rows, load.kv_length_max)
+                                   : select_keys_workspace_bytes(load.kv_length_max);
   return std::max({linear_workspace_bytes(load.rows, down_.weight),
-                   linear_workspace_bytes(load.rows, query_.weight),
-                   select_keys_workspace_bytes(load.kv_length_max)});
+                   linear_workspace_bytes(load.rows, query_.weight), select_bytes});
 }
 
 ChosenPlaces KeyIndex::places_in(const TensorView& rows, int64_t column) const {
-  return {.front = reinterpret_cast<int32_t*>(f32_row(rows, 0) + column),
-          .stride = rows.row_stride / static_cast<int64_t>(sizeof(float)),
+  std::byte* const front = rows.data + column * dtype_info(rows.dtype).block_bytes;
+  return {.front = reinterpret_cast<int32_t*>(front),
+          .stride = rows.row_stride / static_cast<int64_t>(sizeof(int32_t)),
           .top = spec_.top};
 }
 
@@ -84,10 +123,13 @@ ChosenPlaces KeyIndex::choose(const MixerRun& run, const TensorView& latents,
                               const TensorView& area) const {
   if (!is_here()) return places_in(run.carried, 0);
   OpContext& context = run.branch.context();
+  const Area places = this->area();
   const TensorView queries = column_range(area, 0, query_width());
-  const TensorView made = column_range(area, query_width(), spec_.dim + spec_.heads);
+  // In f32, whatever the type of activations is.
+  const TensorView made(area.data + places.made * dtype_info(area.dtype).block_bytes, DType::kF32,
+                        Shape{area.rows(), int64_t{spec_.dim} + spec_.heads}, area.row_stride);
   const ChosenPlaces chosen =
-      spec_.carried ? places_in(run.carried, 0) : places_in(area, query_width() + made.columns());
+      spec_.carried ? places_in(run.carried, 0) : places_in(area, places.chosen);
   run.branch.multiply_input(down_, made);
   multiply(context, query_, latents, queries);
   const RopeAngles& angles = run.angles[static_cast<size_t>(rope_)];
@@ -105,7 +147,8 @@ ChosenPlaces KeyIndex::choose(const MixerRun& run, const TensorView& latents,
                         .kv = run.kv,
                         .sequences = run.group.sequences,
                         .table_offset = run.group.table_offset,
-                        .chosen = chosen});
+                        .chosen = chosen,
+                        .plan = run.group.plan});
   return chosen;
 }
 

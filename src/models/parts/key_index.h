@@ -32,10 +32,14 @@ class KeyIndex {
       : spec_(spec), hidden_(hidden), query_rank_(query_rank), rope_dim_(rope_dim), rope_(rope) {}
 
   bool is_here() const { return spec_.is_sparse() && !spec_.shared; }
+  // kUnsupported, naming the size and what to do, where a GPU's kernels do not take it.
+  Status check_device(const DeviceTraits& device, DType activations) const;
   // Of the last three, nothing where it is not.
   Status load(LayerTensors& tensors);
   std::vector<LinearWeight*> matrices();
   int64_t scratch_columns() const;
+  // Of rows that are carried. REQUIRES: load()
+  int64_t carried_columns() const { return spec_.carried ? number_columns(spec_.top) : 0; }
   int64_t op_workspace_bytes(const PartLoad& load) const;
 
   // The places that each row attends, which this layer chooses, or one before it did.
@@ -43,7 +47,13 @@ class KeyIndex {
   ChosenPlaces choose(const MixerRun& run, const TensorView& latents, const TensorView& area) const;
 
  private:
+  // Where the parts of its area begin, in columns.
+  struct Area {
+    int64_t made, chosen, end;
+  };
   int64_t query_width() const { return int64_t{spec_.heads} * spec_.dim; }
+  int64_t number_columns(int64_t count) const;
+  Area area() const;
   ChosenPlaces places_in(const TensorView& rows, int64_t column) const;
 
   const KeyIndexSpec spec_;
@@ -53,6 +63,7 @@ class KeyIndex {
   LinearLayer query_;  // [heads dim, query_rank]
   DeviceVector norm_;  // [dim]
   DeviceVector norm_bias_;
+  bool on_gpu_ = false;
 };
 
 }  // namespace headrace

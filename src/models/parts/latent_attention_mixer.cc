@@ -34,8 +34,10 @@ RowOrder order_of_heads(int32_t heads, int32_t plain, int32_t rotated) {
   return order;
 }
 
-// Rows of which the chosen keys lie in the workspace at a time: as many as give threads work.
+// Rows of which the chosen keys lie in the workspace at a time: as many as give threads work, and
+// thread blocks of a GPU.
 constexpr int32_t kGatheredRows = 8;
+constexpr int32_t kGatheredRowsOfGpu = kGatheredRowsMax;
 
 class LatentAttentionMixer final : public Mixer {
  public:
@@ -58,6 +60,7 @@ class LatentAttentionMixer final : public Mixer {
   }
 
   Status load(LayerTensors& tensors) override {
+    on_gpu_ = tensors.on_gpu();
     HR_ASSIGN_OR_RETURN(down_, tensors.matrix(down_stack()));
     if (has_query_latent()) {
       HR_ASSIGN_OR_RETURN(query_norm_, tensors.vector("attn_q_a_norm.weight", spec_.query_rank));
@@ -88,7 +91,7 @@ class LatentAttentionMixer final : public Mixer {
             .v_aliases_k = true,
             .index_dim = index_.is_here() ? spec_.index.dim : 0};
   }
-  int64_t carried_columns() const override { return spec_.index.carried ? spec_.index.top : 0; }
+  int64_t carried_columns() const override { return index_.carried_columns(); }
   int32_t query_heads() const override { return spec_.heads; }
   std::vector<int64_t> scratch_columns(bool) const override {
     return {down_width(),
@@ -109,7 +112,10 @@ class LatentAttentionMixer final : public Mixer {
     if (!in_stacks()) bytes = std::max({bytes, of(keys_.front()), of(values_.front())});
     if (has_query_latent()) bytes = std::max(bytes, of(query_up_));
     bytes = std::max(bytes, index_.op_workspace_bytes(load));
-    if (is_sparse()) {
+    if (is_sparse() && on_gpu_) {
+      bytes =
+          std::max(bytes, gathered_bytes_of_gpu(std::min<int64_t>(load.rows, kGatheredRowsOfGpu)));
+    } else if (is_sparse()) {
       bytes = std::max(bytes, gathered_bytes() +
                                   attention_workspace_bytes(load.thread_count, spec_.rank, top()));
     }
@@ -118,11 +124,6 @@ class LatentAttentionMixer final : public Mixer {
 
   Status check_device(const DeviceTraits& device, DType activations) const override {
     if (device.kind == DeviceKind::kCpu) return ok_status();
-    if (is_sparse()) {
-      return unsupported(
-          "attention of keys that an index chooses (DeepSeek V3.2, GLM-5) has no kernels on a GPU "
-          "yet: use --device cpu");
-    }
     const auto kept_fits = [&](int64_t kept) {
       const AttentionPlan plan;
       AttentionArgs args;
@@ -138,7 +139,7 @@ class LatentAttentionMixer final : public Mixer {
       args.out = row_of_no_data(activations, int64_t{spec_.heads} * args.kv.v_dim);
       return attention_kernels().find(device, args) != nullptr;
     };
-    if (kept_fits(spec_.kept_dim())) return ok_status();
+    if (kept_fits(spec_.kept_dim())) return index_.check_device(device, activations);
     return unsupported(fmt::format(
         "latents of {} are larger than kernels on a GPU take, which is {}: use --device "
         "cpu",
@@ -169,15 +170,19 @@ class LatentAttentionMixer final : public Mixer {
     if (is_sparse()) {
       const TensorView area = run.scratch.rows(kIndex, rows, index_.scratch_columns());
       const TensorView query_latents = column_range(down, 0, spec_.query_rank);
-      attend_chosen(run, index_.choose(run, query_latents, area), absorbed, latents);
+      const ChosenPlaces chosen = index_.choose(run, query_latents, area);
+      on_gpu_ ? attend_chosen_on_gpu(run, chosen, absorbed, latents)
+              : attend_chosen(run, chosen, absorbed, latents);
     } else {
-      attend(run, run.kv, run.group.sequences, absorbed, latents);
+      attend(run, run.kv, run.group.sequences, run.group.plan, absorbed, latents);
     }
     multiply_heads(context, value_stack_, values_, latents, out_.own_columns(values));
     out_.end(run.branch, values);
   }
 
  private:
+  static constexpr int32_t kBlockTokensMax = 64;  // of a page, whose last may be a part of one
+
   enum Area : size_t {
     kDown,
     kAbsorbed,
@@ -193,8 +198,8 @@ class LatentAttentionMixer final : public Mixer {
   int32_t top() const { return spec_.index.top; }
 
   void attend(const MixerRun& run, const KvLayerView& kv,
-              std::span<const AttentionSequence> sequences, const TensorView& absorbed,
-              const TensorView& latents) const {
+              std::span<const AttentionSequence> sequences, const AttentionPlan* plan,
+              const TensorView& absorbed, const TensorView& latents) const {
     attention(run.branch.context(),
               {.q = absorbed,
                .kv = kv,
@@ -202,7 +207,7 @@ class LatentAttentionMixer final : public Mixer {
                .table_offset = kv.base == run.kv.base ? run.group.table_offset : 0,
                .scale = spec_.scale,
                .f32_products = down_.weight.compute() != LinearCompute::kFast,
-               .plan = run.group.plan,
+               .plan = plan,
                .out = latents});
   }
 
@@ -235,7 +240,7 @@ class LatentAttentionMixer final : public Mixer {
         sparse.push_back({&sequence, r});
       }
     }
-    if (!whole.empty()) attend(run, run.kv, whole, absorbed, latents);
+    if (!whole.empty()) attend(run, run.kv, whole, nullptr, absorbed, latents);
     for (size_t first = 0; first < sparse.size(); first += kGatheredRows) {
       const size_t count = std::min<size_t>(kGatheredRows, sparse.size() - first);
       attend_gathered(run, std::span(sparse).subspan(first, count), chosen, absorbed, latents);
@@ -266,7 +271,49 @@ class LatentAttentionMixer final : public Mixer {
                            .block_table = table.data() + first_block});
     }
     gather_keys(context, {.from = run.kv, .rows = gathered, .to = pages});
-    attend(run, pages, sequences, absorbed, latents);
+    attend(run, pages, sequences, nullptr, absorbed, latents);
+  }
+
+  // Lengths are on the device, and those of a recorded step are others when it is replayed: all its
+  // rows attend what is gathered, of which a row that sees few keys has all. A step of more rows is
+  // not recorded; where its sequences are short, it attends the cache as it lies.
+  void attend_chosen_on_gpu(const MixerRun& run, const ChosenPlaces& chosen,
+                            const TensorView& absorbed, const TensorView& latents) const {
+    OpContext& context = run.branch.context();
+    const AttentionPlan& plan = *run.group.plan;
+    const int64_t rows = absorbed.rows();
+    if (rows > plan.shape.sequences_max && plan.kv_length_max <= top()) {
+      return attend(run, run.kv, {}, &plan, absorbed, latents);
+    }
+    const int32_t blocks = blocks_of_row(run.kv.block_tokens);
+    for (int64_t first = 0; first < rows; first += kGatheredRowsOfGpu) {
+      const int64_t count = std::min<int64_t>(kGatheredRowsOfGpu, rows - first);
+      const Workspace::Mark mark(context.workspace);
+      KvLayerView pages = pages_of_gpu(run.kv.k_format, run.kv.block_tokens);
+      pages.base = context.workspace.take(pages.block_stride * blocks * count);
+      GatheredStep step{.chosen = chosen,
+                        .plan = &plan,
+                        .row_first = static_cast<int32_t>(first),
+                        .row_count = static_cast<int32_t>(count),
+                        .blocks_of_row = blocks};
+      step.memory = context.workspace.take(gathered_plan_bytes(plan.shape, step.row_count, blocks));
+      gather_keys(context, {.from = run.kv, .rows = {}, .to = pages, .step = &step});
+      const AttentionPlan of_gathered = gathered_plan(step);
+      attend(run, pages, {}, &of_gathered, absorbed.row_range(first, count),
+             latents.row_range(first, count));
+    }
+  }
+
+  KvLayerView pages_of_gpu(KvFormat format, int32_t block_tokens) const {
+    KvLayerView view = kv_view(spec_of_gathered(), {format}, KeyLayout::kRows, block_tokens);
+    view.block_stride = layer_part_bytes(view);
+    return view;
+  }
+  // Pages of numbers of up to 32 bits, and the plan of attention over them.
+  int64_t gathered_bytes_of_gpu(int64_t rows) const {
+    constexpr int64_t kPlanBytesMax = int64_t{256} << 10;  // but for the block table
+    const int64_t tokens = rows * (top() + kBlockTokensMax);
+    return tokens * (spec_.kept_dim() + 1) * static_cast<int64_t>(sizeof(float)) + kPlanBytesMax;
   }
 
   int32_t blocks_of_row(int32_t block_tokens) const {
@@ -286,7 +333,6 @@ class LatentAttentionMixer final : public Mixer {
     return kv;
   }
   int64_t gathered_bytes() const {
-    constexpr int32_t kBlockTokensMax = 64;  // of a page, whose last may be a part of one
     return int64_t{kGatheredRows} * (top() + kBlockTokensMax) * spec_.kept_dim() *
                static_cast<int64_t>(sizeof(float)) +
            512;
@@ -440,6 +486,7 @@ class LatentAttentionMixer final : public Mixer {
   std::vector<LinearLayer> keys_;    // [H] K_h', [rank, plain_dim]
   std::vector<LinearLayer> values_;  // [H] V_h, [value_dim, rank]
   KeyIndex index_;
+  bool on_gpu_ = false;
   BranchOutput out_;  // [D, H value_dim]
 };
 

@@ -1,37 +1,83 @@
 #include "ops/attention/gather_keys.h"
 
+#include <algorithm>
+
 #include <fmt/format.h>
+
+#include "ops/attention/latent_plan.h"
 
 namespace headrace {
 namespace {
 
 void check_args(const GatherKeysArgs& args) {
-  CHECK(args.from.v_aliases_k && args.to.v_aliases_k && args.to.k_format == KvFormat::kF32);
-  CHECK(args.to.keys == KeyLayout::kTransposed && args.to.block_tokens == args.from.block_tokens);
-  CHECK(args.to.k_dim == args.from.k_dim && args.to.kv_heads == args.from.kv_heads);
-  CHECK(args.to.index_dim == 0);
+  const KvLayerView &from = args.from, &to = args.to;
+  CHECK(from.v_aliases_k && to.v_aliases_k && to.block_tokens == from.block_tokens);
+  CHECK(to.k_dim == from.k_dim && to.kv_heads == from.kv_heads && to.index_dim == 0);
+  if (args.step == nullptr) {
+    CHECK(to.k_format == KvFormat::kF32 && to.keys == KeyLayout::kTransposed);
+    return;
+  }
+  const GatheredStep& step = *args.step;
+  CHECK(to.k_format == from.k_format && to.keys == from.keys && from.kv_heads == 1);
+  CHECK(step.plan != nullptr && step.plan->shape.lists_rows && step.memory != nullptr);
+  CHECK(step.row_count > 0 && step.row_count <= kGatheredRowsMax);
+  CHECK(step.blocks_of_row * to.block_tokens >= step.chosen.top);
+}
+
+int64_t keys_of(const GatherKeysArgs& args) {
+  if (args.step != nullptr) return int64_t{args.step->row_count} * args.step->chosen.top;
+  int64_t keys = 0;
+  for (const GatheredRow& row : args.rows) keys += row.count;
+  return keys;
 }
 
 }  // namespace
 
+GatheredPlanPlaces gathered_plan_places(const AttentionPlanShape& shape, int32_t rows) {
+  const int32_t teams = latent_teams(shape);
+  const auto bytes_of_tiles =
+      static_cast<int32_t>(sizeof(AttentionTileWork)) * std::max(rows, teams);
+  GatheredPlanPlaces places{.tiles_first = sizeof(AttentionPlanHeader),
+                            .teams_first = 0,
+                            .table_first = 0,
+                            .teams = teams};
+  places.teams_first = places.tiles_first + bytes_of_tiles;
+  places.table_first = places.teams_first + (teams + 1) * static_cast<int32_t>(sizeof(int32_t));
+  return places;
+}
+
+int64_t gathered_plan_bytes(const AttentionPlanShape& shape, int32_t rows, int32_t blocks_of_row) {
+  return gathered_plan_places(shape, rows).table_first +
+         int64_t{rows} * blocks_of_row * static_cast<int64_t>(sizeof(int32_t));
+}
+
+AttentionPlan gathered_plan(const GatheredStep& step) {
+  const AttentionPlanShape& shape = step.plan->shape;
+  return {.has_prefill = true,
+          .has_merge = !shape.batch_invariant,
+          .kv_length_max = step.chosen.top,
+          .bytes = gathered_plan_bytes(shape, step.row_count, step.blocks_of_row),
+          .device = step.memory,
+          .shape = shape};
+}
+
 const KernelSet<GatherKeysArgs>& gather_keys_kernels() {
-  static const KernelSet<GatherKeysArgs> set({gather_keys_cpu_kernels()});
+  static const KernelSet<GatherKeysArgs> set(
+      {gather_keys_cuda_kernels(), gather_keys_cpu_kernels()});
   return set;
 }
 
 OpCost op_cost(const GatherKeysArgs& args) {
-  int64_t keys = 0;
-  for (const GatheredRow& row : args.rows) keys += row.count;
   const int64_t bytes = k_part_bytes(args.from) + k_part_bytes(args.to);
-  OpCost cost =
-      row_op_cost(std::ssize(args.rows), args.from.k_dim, keys * bytes / args.from.block_tokens);
+  const int64_t rows = args.step != nullptr ? args.step->row_count : std::ssize(args.rows);
+  OpCost cost = row_op_cost(rows, args.from.k_dim, keys_of(args) * bytes / args.from.block_tokens);
   cost.shape = fmt::format("keys of {}", args.from.k_dim);
   return cost;
 }
 
 void gather_keys(OpContext& context, const GatherKeysArgs& args) {
   check_args(args);
-  if (args.rows.empty()) return;
+  if (args.step == nullptr && args.rows.empty()) return;
   run_op(context, gather_keys_kernels(), args);
 }
 

@@ -9,7 +9,7 @@ void check_args(const IndexKeysArgs& args) {
   const int64_t tokens = args.keys.rows(), dim = args.cache.index_dim;
   CHECK(dim > 0 && args.keys.columns() == dim && args.keys.dtype == DType::kF32);
   CHECK(args.queries.rows() == tokens && args.queries.columns() % dim == 0);
-  CHECK(args.queries.dtype == DType::kF32 && 2 * args.cos.columns() <= dim);
+  CHECK(2 * args.cos.columns() <= dim);
   CHECK(args.cos.rows() == tokens && args.cos.shape == args.sin.shape);
   CHECK(args.norm != nullptr && args.norm_bias != nullptr);
   CHECK(static_cast<int64_t>(args.slots.size()) == tokens);
@@ -18,7 +18,7 @@ void check_args(const IndexKeysArgs& args) {
 }  // namespace
 
 const KernelSet<IndexKeysArgs>& index_keys_kernels() {
-  static const KernelSet<IndexKeysArgs> set({index_keys_cpu_kernels()});
+  static const KernelSet<IndexKeysArgs> set({index_keys_cuda_kernels(), index_keys_cpu_kernels()});
   return set;
 }
 
@@ -32,6 +32,7 @@ OpCost op_cost(const IndexKeysArgs& args) {
 
 void index_keys(OpContext& context, const IndexKeysArgs& args) {
   check_args(args);
+  CHECK(is_activation(context.device, args.queries.dtype));
   if (args.keys.rows() == 0) return;
   run_op(context, index_keys_kernels(), args);
 }

@@ -17,7 +17,7 @@ struct IndexKeysArgs {
   const float* norm;     // [index_dim]
   const float* norm_bias;
   float norm_eps = 0.0f;
-  TensorView queries;   // [T, heads index_dim] f32, in place
+  TensorView queries;   // [T, heads index_dim] of the activation type, in place
   ConstTensorView cos;  // [T, pairs] f32
   ConstTensorView sin;
   KvLayerView cache;
@@ -29,5 +29,6 @@ void index_keys(OpContext& context, const IndexKeysArgs& args);
 OpCost op_cost(const IndexKeysArgs& args);
 const KernelSet<IndexKeysArgs>& index_keys_kernels();
 KernelTable<IndexKeysArgs> index_keys_cpu_kernels();
+KernelTable<IndexKeysArgs> index_keys_cuda_kernels();
 
 }  // namespace headrace

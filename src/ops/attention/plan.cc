@@ -263,11 +263,12 @@ struct PlanCounts {
   int64_t decode_merges = 0, prefill_merges = 0;  // groups of splits
   int64_t runs = 0;                               // of pages
   int64_t teams = 0;                              // and one, of latents
+  int64_t rows = 0;                               // that are listed
 };
 
 // Where the parts of a plan lie in its arena.
 struct PlanParts {
-  static constexpr int64_t kCount = 7;
+  static constexpr int64_t kCount = 8;
   static constexpr int64_t kAlignment = 16;
 
   ArenaPart<AttentionPlanHeader> header;
@@ -275,6 +276,7 @@ struct PlanParts {
   ArenaPart<AttentionPageRun> runs;
   ArenaPart<uint32_t> arrived, prefill_arrived;
   ArenaPart<int32_t> teams;
+  ArenaPart<AttentionRow> rows;
 
   static PlanParts place(ArenaPlaces& places, const AttentionPlanShape& shape,
                          const PlanCounts& counts) {
@@ -289,6 +291,7 @@ struct PlanParts {
     parts.arrived = take_arrived(counts.decode_merges);
     parts.prefill_arrived = take_arrived(counts.prefill_merges * kPrefillParts);
     parts.teams = places.take<int32_t>(static_cast<size_t>(counts.teams));
+    parts.rows = places.take<AttentionRow>(static_cast<size_t>(counts.rows));
     return parts;
   }
 };
@@ -309,7 +312,8 @@ PlanCounts counts_max(const AttentionPlanShape& shape) {
           .decode_merges = decode_splits,
           .prefill_merges = prompt_splits,
           .runs = sequences,
-          .teams = shape.latents ? latent_teams(shape) + 1 : 0};
+          .teams = shape.latents ? latent_teams(shape) + 1 : 0,
+          .rows = shape.lists_rows ? rows : 0};
 }
 
 // Rows of all sequences: what a step has behind them is padding.
@@ -321,10 +325,34 @@ int32_t row_count_of(std::span<const AttentionSequence> sequences) {
   return rows;
 }
 
+int32_t longest_of(std::span<const AttentionSequence> sequences) {
+  int32_t longest = 0;
+  for (const AttentionSequence& sequence : sequences) {
+    longest = std::max(longest, sequence.kv_length);
+  }
+  return longest;
+}
+
+// Where each row stands, as AttentionPlanShape::lists_rows asks for it; else nothing.
+std::vector<AttentionRow> listed_rows(const AttentionPlanShape& shape,
+                                      std::span<const AttentionSequence> sequences) {
+  if (!shape.lists_rows) return {};
+  std::vector<AttentionRow> rows(static_cast<size_t>(row_count_of(sequences)));
+  for (const AttentionSequence& sequence : sequences) {
+    for (int32_t r = 0; r < sequence.row_count; ++r) {
+      rows[static_cast<size_t>(sequence.row_first + r)] = {
+          sequence.block_table, sequence.kv_length - sequence.row_count + r};
+    }
+  }
+  return rows;
+}
+
 // Fills the arena with the tiles of a step; bytes of it in use.
 int64_t write_plan(const AttentionPlanShape& shape, const SplitTiles& decode,
                    const SplitTiles& prefill, std::span<const AttentionPageRun> runs,
-                   const LatentWork& latents, int32_t row_count, std::span<std::byte> arena) {
+                   const LatentWork& latents, std::span<const AttentionSequence> sequences,
+                   std::span<std::byte> arena) {
+  const std::vector<AttentionRow> rows = listed_rows(shape, sequences);
   ArenaPlaces places(PlanParts::kAlignment);
   const PlanParts parts = PlanParts::place(places, shape,
                                            {.decode_tiles = std::ssize(decode.tiles),
@@ -332,7 +360,8 @@ int64_t write_plan(const AttentionPlanShape& shape, const SplitTiles& decode,
                                             .decode_merges = decode.merge_count,
                                             .prefill_merges = prefill.merge_count,
                                             .runs = std::ssize(runs),
-                                            .teams = std::ssize(latents.team_first)});
+                                            .teams = std::ssize(latents.team_first),
+                                            .rows = std::ssize(rows)});
   CHECK_MSG(places.used() <= std::ssize(arena), "attention plan's arena is too small");
   *parts.header.in(arena.data()) = {
       .prefill_count = static_cast<int32_t>(prefill.tiles.size()),
@@ -341,12 +370,14 @@ int64_t write_plan(const AttentionPlanShape& shape, const SplitTiles& decode,
       .merge_count = decode.merge_count,
       .arrived_first = static_cast<int32_t>(parts.arrived.first),
       .prefill_arrived_first = static_cast<int32_t>(parts.prefill_arrived.first),
-      .row_count = row_count,
+      .row_count = row_count_of(sequences),
       .runs_first = static_cast<int32_t>(parts.runs.first),
       .run_count = static_cast<int32_t>(runs.size()),
       .run_pages = runs.empty() ? 0 : runs.back().before + runs.back().page_count,
       .teams_first = static_cast<int32_t>(parts.teams.first),
-      .latents_shared = latents.is_shared ? 1 : 0};
+      .latents_shared = latents.is_shared ? 1 : 0,
+      .rows_first = static_cast<int32_t>(parts.rows.first)};
+  std::copy(rows.begin(), rows.end(), parts.rows.in(arena.data()));
   std::copy(latents.team_first.begin(), latents.team_first.end(), parts.teams.in(arena.data()));
   std::copy(runs.begin(), runs.end(), parts.runs.in(arena.data()));
   std::copy(decode.tiles.begin(), decode.tiles.end(), parts.decode.in(arena.data()));
@@ -365,8 +396,8 @@ AttentionPlan plan_latents(const AttentionPlanShape& shape,
   LatentWork work = share_latents(shape, whole);
   return {.has_prefill = !work.tiles.empty(),
           .has_merge = work.is_shared,
-          .bytes = write_plan(shape, {}, {std::move(work.tiles)}, runs, work,
-                              row_count_of(sequences), arena),
+          .kv_length_max = longest_of(sequences),
+          .bytes = write_plan(shape, {}, {std::move(work.tiles)}, runs, work, sequences, arena),
           .device = nullptr,
           .shape = shape};
 }
@@ -380,7 +411,9 @@ AttentionPlan plan_beside(const AttentionPlan& plan, std::span<const std::byte> 
   const auto& header = *reinterpret_cast<const AttentionPlanHeader*>(arena.data());
   const auto move_tables = [&]<class Item>(size_t first, int32_t count) {
     auto* const items = reinterpret_cast<Item*>(arena.data() + first);
-    for (int32_t i = 0; i < count; ++i) items[i].block_table += table_offset;
+    for (int32_t i = 0; i < count; ++i) {
+      if (items[i].block_table != nullptr) items[i].block_table += table_offset;
+    }
   };
   move_tables.template operator()<AttentionTileWork>(sizeof(AttentionPlanHeader),
                                                      header.decode_count);
@@ -388,6 +421,10 @@ AttentionPlan plan_beside(const AttentionPlan& plan, std::span<const std::byte> 
                                                      header.prefill_count);
   move_tables.template operator()<AttentionPageRun>(static_cast<size_t>(header.runs_first),
                                                     header.run_count);
+  if (plan.shape.lists_rows) {
+    move_tables.template operator()<AttentionRow>(static_cast<size_t>(header.rows_first),
+                                                  header.row_count);
+  }
   return plan;
 }
 
@@ -457,7 +494,8 @@ AttentionPlan plan_attention(const AttentionPlanShape& shape,
           .splits_prompts = prefill.merge_count > 0 || may_split,
           .only_single_rows = single_rows && !has_prefill && has_decode,
           .has_merge = cut.merge_count > 0 || prefill.merge_count > 0,
-          .bytes = write_plan(shape, cut, prefill, runs, {}, row_count_of(sequences), arena),
+          .kv_length_max = longest_of(sequences),
+          .bytes = write_plan(shape, cut, prefill, runs, {}, sequences, arena),
           .device = nullptr,
           .shape = shape};
 }

@@ -61,6 +61,10 @@ struct AttentionPlanShape {
   // Keys and values, in 16 bits, of the prompts whose tiles are handed out longest first before
   // those of others are; 0: no sections.
   int64_t section_bytes = kAttentionSectionBytes;
+  // Rows are listed too, one by one (AttentionRow), for layers whose rows attend keys of their own
+  // choice (select_keys.h, gather_keys.h).
+  bool lists_rows = false;
+  int32_t kv_length_max = 0;  // with lists_rows: the most tokens of a sequence
 };
 
 // 8 or 16: one step of the tensor cores, or two.
@@ -90,6 +94,13 @@ struct AttentionPageRun {
   int32_t before;  // pages of the runs before this one
 };
 
+// A row of the step: the block table of its sequence, and its position there. A row of no sequence
+// has position -1.
+struct AttentionRow {
+  const int32_t* block_table = nullptr;
+  int32_t position = -1;
+};
+
 // At the front of the arena; the decode tiles follow it.
 struct alignas(16) AttentionPlanHeader {
   int32_t prefill_count;  // tiles
@@ -109,6 +120,8 @@ struct alignas(16) AttentionPlanHeader {
   int32_t run_pages;       // of all of them
   int32_t teams_first;     // bytes to the first tiles of teams (latent_plan.h)
   int32_t latents_shared;  // 1 where tiles over latents are shared out
+  int32_t rows_first;      // bytes to the AttentionRow of each of row_count rows, where they are
+                           // listed
 };
 
 struct AttentionPlan {
@@ -123,6 +136,7 @@ struct AttentionPlan {
   bool rows_meet = false;
 
   bool has_merge = false;       // some tiles are shared out by keys
+  int32_t kv_length_max = 0;    // of the sequences of this step
   int64_t bytes = 0;            // of the arena in use: what has to reach the device
   std::byte* device = nullptr;  // the arena in device memory; whoever uploads it sets this
   AttentionPlanShape shape;

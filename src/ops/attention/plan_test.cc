@@ -404,6 +404,34 @@ TEST(AttentionPlan, KnowsTheRowsOfItsSequences) {
   EXPECT_EQ(plan_of(kLlama8b, step({{200, 700}, {1, 9}})).header().row_count, 201);
 }
 
+// Where layers choose keys row by row: the table and position of each; a row of no sequence has
+// none.
+TEST(AttentionPlan, ListsRowsWhereItIsAsked) {
+  AttentionPlanShape shape = kLlama8b;
+  shape.lists_rows = true;
+  std::vector<AttentionSequence> sequences = step({{3, 700}, {1, 30000}, {2, 2}});
+  sequences.back().row_first = 5;
+  const Planned planned = plan_of(shape, sequences);
+  EXPECT_EQ(planned.plan.kv_length_max, 30000);
+  std::vector<AttentionRow> rows(7);
+  ASSERT_EQ(planned.header().row_count, 7);
+  std::memcpy(rows.data(), planned.arena.data() + planned.header().rows_first,
+              rows.size() * sizeof(AttentionRow));
+  const int32_t positions[] = {697, 698, 699, 29999, -1, 0, 1};
+  for (size_t r = 0; r < rows.size(); ++r) EXPECT_EQ(rows[r].position, positions[r]);
+  EXPECT_EQ(rows[2].block_table, sequences[0].block_table);
+  EXPECT_EQ(rows[4].block_table, nullptr);
+  EXPECT_EQ(rows[6].block_table, sequences[2].block_table);
+
+  Planned beside;
+  beside.arena.resize(planned.arena.size());
+  beside.plan = plan_beside(planned.plan, planned.arena, 8, beside.arena);
+  std::memcpy(rows.data(), beside.arena.data() + beside.header().rows_first,
+              rows.size() * sizeof(AttentionRow));
+  EXPECT_EQ(rows[3].block_table, sequences[1].block_table + 8);
+  EXPECT_EQ(rows[4].block_table, nullptr);
+}
+
 // A step of single rows is recorded with one key a row and replayed with any lengths: what decides
 // which kernels are launched is the same.
 TEST(AttentionPlan, SingleRowsLaunchTheSameKernelsWhateverTheirLengths) {

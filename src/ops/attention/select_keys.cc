@@ -11,7 +11,7 @@ void check_args(const SelectKeysArgs& args) {
   const int64_t dim = args.kv.index_dim, heads = args.weights.columns();
   CHECK(dim > 0 && heads > 0 && args.kv.block_tokens == kScoredKeys);
   CHECK((args.queries.shape == Shape{args.weights.rows(), heads * dim}));
-  CHECK(args.queries.dtype == DType::kF32 && args.weights.dtype == DType::kF32);
+  CHECK(args.weights.dtype == DType::kF32);
   CHECK(args.chosen.top > 0 && args.chosen.stride >= args.chosen.top);
   for (const AttentionSequence& sequence : args.sequences) {
     CHECK(sequence.row_first >= 0 && sequence.row_count > 0 &&
@@ -27,8 +27,14 @@ int64_t select_keys_workspace_bytes(int32_t kv_length_max) {
   return kScoredRows * keys * static_cast<int64_t>(sizeof(float) + sizeof(uint64_t)) + 512;
 }
 
+int64_t select_keys_cuda_workspace_bytes(int64_t rows, int32_t kv_length_max) {
+  const int64_t scored = std::min(rows, scored_rows_max(kv_length_max));
+  return scored * scored_stride(kv_length_max) * static_cast<int64_t>(sizeof(float)) + 512;
+}
+
 const KernelSet<SelectKeysArgs>& select_keys_kernels() {
-  static const KernelSet<SelectKeysArgs> set({select_keys_cpu_kernels()});
+  static const KernelSet<SelectKeysArgs> set(
+      {select_keys_cuda_kernels(), select_keys_cpu_kernels()});
   return set;
 }
 
@@ -48,7 +54,9 @@ OpCost op_cost(const SelectKeysArgs& args) {
 
 void select_keys(OpContext& context, const SelectKeysArgs& args) {
   check_args(args);
-  if (args.sequences.empty()) return;
+  CHECK(is_activation(context.device, args.queries.dtype));
+  const bool on_cpu = context.device.kind() == DeviceKind::kCpu;
+  if (on_cpu ? args.sequences.empty() : args.queries.rows() == 0) return;
   run_op(context, select_keys_kernels(), args);
 }
 

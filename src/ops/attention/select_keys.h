@@ -6,7 +6,8 @@
 //
 // A score depends on its row and key alone, bit for bit, and has one order of arithmetic on all
 // instruction sets, but for the reference, which sums doubles. So the choice does not depend on how
-// a text is cut into steps.
+// a text is cut into steps. On CUDA one kernel has the order of the CPU, the other the tensor
+// cores'; which one runs depends on the sizes of the index alone.
 #pragma once
 
 #include <algorithm>
@@ -30,20 +31,25 @@ struct ChosenPlaces {
 };
 
 struct SelectKeysArgs {
-  ConstTensorView queries;  // [T, heads index_dim] f32
-  ConstTensorView weights;  // [T, heads] f32
-  KvLayerView kv;           // this step's keys are already there
-  std::span<const AttentionSequence> sequences;
-  int32_t table_offset = 0;  // as in AttentionArgs
-  ChosenPlaces chosen;       // of all rows
+  ConstTensorView queries;                       // [T, heads index_dim] of the activation type
+  ConstTensorView weights;                       // [T, heads] f32
+  KvLayerView kv;                                // this step's keys are already there
+  std::span<const AttentionSequence> sequences;  // CPU
+  int32_t table_offset = 0;                      // CPU: as in AttentionArgs
+  ChosenPlaces chosen;                           // of all rows
+  // CUDA, in place of the sequences: as in AttentionArgs. REQUIRES: it lists rows
+  const AttentionPlan* plan = nullptr;
 };
 
-// Takes select_keys_workspace_bytes() of the workspace at most.
+// Takes select_keys_workspace_bytes() of the workspace at most, on CUDA
+// select_keys_cuda_workspace_bytes().
 void select_keys(OpContext& context, const SelectKeysArgs& args);
 int64_t select_keys_workspace_bytes(int32_t kv_length_max);
+int64_t select_keys_cuda_workspace_bytes(int64_t rows, int32_t kv_length_max);
 
 OpCost op_cost(const SelectKeysArgs& args);
 const KernelSet<SelectKeysArgs>& select_keys_kernels();
 KernelTable<SelectKeysArgs> select_keys_cpu_kernels();
+KernelTable<SelectKeysArgs> select_keys_cuda_kernels();
 
 }  // namespace headrace
