@@ -275,14 +275,13 @@ __global__ void __launch_bounds__(kTilesThreads, 1)
   __syncthreads();
   cluster_sync();  // the other blocks' barriers are there too
 
-  const auto each_tile = [&](const auto& body) { rank.each_tile(args, body); };
   if (warp >= kBlocksWideWarps) {
     registers_lower<56>();
     if (warp == kOfW && lane < kBlocksWideWarps) {
       // Nobody writes W, so that it is asked for before earlier kernels have ended. Warps past the
       // last group repeat it: their sums are not stored.
       RingTurn turn;
-      each_tile([&](const TilesShare& share) {
+      rank.each_tile(args, [&](const TilesShare& share) {
         stages_of(lane).bring(
             args.weight.group(min(kBlocksWideWarps * share.tile + lane, args.groups - 1)),
             args.weight.chunks, share.first_step, share.last_step, turn);
@@ -292,7 +291,7 @@ __global__ void __launch_bounds__(kTilesThreads, 1)
     wait_for_earlier_kernels();  // in every thread that reads or overwrites what they wrote
     if (warp == kOfX && lane == 0) {
       RingTurn turn;
-      each_tile([&](const TilesShare& share) {
+      rank.each_tile(args, [&](const TilesShare& share) {
         bring_x<kTiles>(barriers, args, rank, share, shared, turn);
       });
     }
@@ -305,13 +304,12 @@ __global__ void __launch_bounds__(kTilesThreads, 1)
              scales + warp * Warp::kScaleBytes);
     float sums[4 * kTiles];
     TileFactors<kTiles> of_tile(factors, warp / 4);
-    each_tile([&](const TilesShare& share) {
+    rank.each_tile(args, [&](const TilesShare& share) {
       of_tile.ask(args, share);
       own.multiply(sums, share.last_step - share.first_step);
       if (args.plan.splits > 1) return;
-      const float* const of_rows = of_tile.shared();
       with_output(args.y, [&]<class T, bool kAccumulates>() {
-        store_tile<T, kAccumulates, kTiles>(args, share, sums, warp, of_rows);
+        store_tile<T, kAccumulates, kTiles>(args, share, sums, warp, of_tile.shared());
       });
     });
     if (args.plan.splits > 1) {
