@@ -84,6 +84,7 @@
   OP(page_rows, PageRowsArgs)                \
   OP(residual_add, ResidualAddArgs)          \
   OP(residual_linear, ResidualLinearArgs)    \
+  OP(rg_lru, RgLruArgs)                      \
   OP(rms_norm, RmsNormArgs)                  \
   OP(rope_angles, RopeAnglesArgs)            \
   OP(rope_attention, RopeAttentionArgs)      \
@@ -99,14 +100,13 @@
   OP(slot_state, SlotStateArgs)              \
   OP(soft_cap, SoftCapArgs)                  \
   OP(spread_logits, SpreadLogitsArgs)        \
-  OP(ssd_scan, SsdScanArgs)
+  OP(ssd_scan, SsdScanArgs)                  \
+  OP(token_shift, TokenShiftArgs)            \
+  OP(wkv7, Wkv7Args)
 
 #define HR_OPS(OP)                       \
   HR_OPS_ON_CUDA(OP)                     \
   OP(full_attention, FullAttentionArgs)  \
-  OP(rg_lru, RgLruArgs)                  \
   OP(row_scatter_add, RowScatterAddArgs) \
   OP(sample, SampleArgs)                 \
-  OP(token_logprobs, TokenLogprobsArgs)  \
-  OP(token_shift, TokenShiftArgs)        \
-  OP(wkv7, Wkv7Args)
+  OP(token_logprobs, TokenLogprobsArgs)

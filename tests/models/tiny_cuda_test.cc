@@ -120,7 +120,7 @@ TEST(TinyCuda, WhatHasNoKernelsIsRefusedByName) {
     EXPECT_TRUE(is_refused_on_a_gpu(model.status())) << model.status().message();
     ++refused;
   }
-  EXPECT_GE(refused, 8);
+  EXPECT_GE(refused, 4);
 }
 
 TEST(TinyCuda, AnswersInFloat32AreTheCpus) {
@@ -285,8 +285,9 @@ TEST(TinyCuda, AnswersInFewLaunchesAreAsNear) {
 // reads scratch memory that this step did not write, nor keys and values that none has.
 TEST(TinyCuda, PoisonedMemoryChangesNoToken) {
   if (!cuda_device_present()) GTEST_SKIP() << "not run: there is no GPU";
-  for (const char* name : {"/llama", "/gemma3", "/gemma3n", "/gemma4", "/gemma4-moe", "/phi3",
-                           "/qwen2-moe", "/deepseek32", "/glm-dsa-shared"}) {
+  for (const char* name :
+       {"/llama", "/gemma3", "/gemma3n", "/gemma4", "/gemma4-moe", "/phi3", "/qwen2-moe",
+        "/deepseek32", "/glm-dsa-shared", "/rwkv7", "/recurrent-gemma"}) {
     const std::string path = std::string(kFolder) + name;
     SCOPED_TRACE(path);
     auto all = requests(kLength);
@@ -641,10 +642,11 @@ TEST(TinyCuda, ANanStaysInItsRequest) {
 }
 
 // With --batch-invariant a row's bits are its sequence's own: together, alone, cut otherwise, and
-// where tokens are proposed and verified.
+// where tokens are proposed and verified, which they are not where layers keep states.
 void expect_bit_equal(const std::vector<std::string>& preferred) {
-  for (const char* name : {"/llama", "/gemma3", "/gemma3n", "/gemma4", "/gemma4-moe", "/phi3",
-                           "/qwen2-moe", "/mixtral", "/deepseek32", "/glm-dsa-shared"}) {
+  for (const char* name :
+       {"/llama", "/gemma3", "/gemma3n", "/gemma4", "/gemma4-moe", "/phi3", "/qwen2-moe",
+        "/mixtral", "/deepseek32", "/glm-dsa-shared", "/rwkv7", "/recurrent-gemma"}) {
     SCOPED_TRACE(name);
     StackOptions options =
         options_of(std::string(kFolder) + name, DeviceChoice::kGpu, std::nullopt);
@@ -669,7 +671,8 @@ void expect_bit_equal(const std::vector<std::string>& preferred) {
     auto proposing = ModelUnderTest::load(options);
     ASSERT_TRUE(proposing.ok()) << proposing.status().message();
     const auto verified = proposing->answer(all).value();
-    EXPECT_GT(proposing->stack().engine().stats().scheduler.proposals.proposed, 0u);
+    const uint64_t proposed = proposing->stack().engine().stats().scheduler.proposals.proposed;
+    EXPECT_EQ(proposed > 0, !has_states(proposing->stack().config()));
     for (size_t i = 0; i < all.size(); ++i) {
       for (const Outcome* other : std::vector<const Outcome*>{&alone[i], &cut[i], &verified[i]}) {
         EXPECT_EQ(expected[i].tokens, other->tokens) << i;

@@ -2,7 +2,6 @@
 
 #include <algorithm>
 
-#include "models/parts/state_parts.h"
 #include "ops/linear/linear.h"
 #include "ops/rows/activation.h"
 #include "ops/states/token_shift.h"
@@ -34,9 +33,6 @@ class ChannelMixMixer final : public Mixer {
   int64_t op_workspace_bytes(const PartLoad& load) const override {
     return std::max(linear_workspace_bytes(load.rows, key_.weight),
                     linear_workspace_bytes(load.rows, value_.weight));
-  }
-  Status check_device(const DeviceTraits& device, DType) const override {
-    return check_rwkv_on(device);
   }
 
   void run(const MixerRun& run) const override {

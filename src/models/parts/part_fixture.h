@@ -266,6 +266,7 @@ class PartPass {
     int32_t first = 0;                        // position of its first row
     std::span<const RopeAngles> angles = {};  // [rope tables]
     std::optional<int32_t> read_last = {};    // empty: all rows are read behind it
+    TensorView carried = {};                  // [T, carried_columns()]
   };
   // The rows of x + part(x) that are read.
   TestMatrix run(const Mixer& part, PartCache& cache, TestMatrix x, const Step& step) {
@@ -280,7 +281,8 @@ class PartPass {
               .kv = cache.view(),
               .group = group,
               .kept = step.read_last ? &cache.keep(*step.read_last) : nullptr,
-              .states = cache.states()});
+              .states = cache.states(),
+              .carried = step.carried});
     branch.finish();
     residuals.settle();
     return copy_of(residuals.hidden());

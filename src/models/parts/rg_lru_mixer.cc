@@ -54,8 +54,10 @@ class RgLruMixer final : public Mixer {
   }
   LayerKv kept() const override { return {}; }
   int64_t state_bytes() const override { return conv_bytes() + rg_lru_state_bytes(spec_.channels); }
-  std::vector<int64_t> scratch_columns(bool /*in_place*/) const override {
-    return {int64_t{2} * spec_.channels, int64_t{2} * spec_.channels};
+  // What the recurrence's gates are made of is f32 beside rows of 16 bits, too.
+  std::vector<int64_t> scratch_columns(bool in_place) const override {
+    const int64_t channels = spec_.channels;
+    return {2 * channels, (in_place ? 2 : 4) * channels, in_place ? 1 : channels};
   }
   int64_t op_workspace_bytes(const PartLoad& load) const override {
     return std::max({linear_workspace_bytes(load.rows, in_.weight),
@@ -63,20 +65,21 @@ class RgLruMixer final : public Mixer {
                      linear_workspace_bytes(load.rows, in_gates_.front().weight)});
   }
   Status check_device(const DeviceTraits& device, DType) const override {
-    if (device.kind != DeviceKind::kCuda) return ok_status();
-    return unsupported("the RG-LRU has no kernels on a GPU yet: use --device cpu");
+    return check_taps_on(device, spec_.taps);
   }
 
   void run(const MixerRun& run) const override {
     OpContext& context = run.branch.context();
     const int64_t rows = run.branch.rows(), channels = spec_.channels, width = head_width();
     const TensorView projected = run.scratch.rows(kProjected, rows, 2 * channels);
-    const TensorView gates = run.scratch.rows(kGates, rows, 2 * channels);
+    const TensorView gates{run.scratch.rows(kGates, rows, 2 * channels).data, DType::kF32,
+                           Shape{rows, 2 * channels}};
     multiply(context, in_, run.branch.input(), projected);
-    const TensorView x = column_range(projected, 0, channels);
+    const TensorView made = column_range(projected, 0, channels);
+    const TensorView x = run.scratch.in_place() ? made : run.scratch.rows(kX, rows, channels);
     const TensorView gate = column_range(projected, channels, channels);
     activation(context, {.x = gate, .activation = spec_.activation, .out = gate});
-    causal_conv(context, {.x = x,
+    causal_conv(context, {.x = made,
                           .before = {},
                           .behind = {},
                           .weight = taps_.data(),
@@ -105,7 +108,7 @@ class RgLruMixer final : public Mixer {
   }
 
  private:
-  enum Area : size_t { kProjected, kGates };  // of scratch memory
+  enum Area : size_t { kProjected, kGates, kX };  // of scratch memory
 
   int64_t head_width() const { return spec_.channels / spec_.heads; }
   int64_t conv_bytes() const {

@@ -76,10 +76,4 @@ inline Status check_taps_on(const DeviceTraits& device, int32_t taps) {
                   taps, largest_that_fits(taps, fits)));
 }
 
-// kUnsupported on a GPU, which has no kernels of RWKV's ops yet.
-inline Status check_rwkv_on(const DeviceTraits& device) {
-  if (device.kind != DeviceKind::kCuda) return ok_status();
-  return unsupported("RWKV's layers have no kernels on a GPU yet: use --device cpu");
-}
-
 }  // namespace headrace

@@ -6,6 +6,9 @@
 #include <string_view>
 #include <vector>
 
+#include <fmt/format.h>
+
+#include "models/kernel_sizes.h"
 #include "models/parts/state_parts.h"
 #include "models/row_views.h"
 #include "ops/linear/linear.h"
@@ -69,9 +72,11 @@ class TimeMixMixer final : public Mixer {
   LayerKv kept() const override { return {}; }
   int64_t state_bytes() const override { return shift_bytes() + spec_.heads.state_bytes(); }
   int64_t carried_columns() const override { return hidden_; }
-  std::vector<int64_t> scratch_columns(bool /*in_place*/) const override {
-    return {kSlots * hidden_,
-            std::max({spec_.decay_rank, spec_.rate_rank, spec_.value_rank, spec_.gate_rank})};
+  // What decays and rates are made of is f32 beside rows of 16 bits, too.
+  std::vector<int64_t> scratch_columns(bool in_place) const override {
+    const int64_t rank =
+        std::max({spec_.decay_rank, spec_.rate_rank, spec_.value_rank, spec_.gate_rank});
+    return {kSlots * hidden_, (in_place ? 1 : 2) * rank, in_place ? 1 : 4 * hidden_};
   }
   int64_t op_workspace_bytes(const PartLoad& load) const override {
     int64_t bytes = 0;
@@ -84,7 +89,15 @@ class TimeMixMixer final : public Mixer {
     return bytes;
   }
   Status check_device(const DeviceTraits& device, DType) const override {
-    return check_rwkv_on(device);
+    const auto heads_fit = [&](int64_t head_dim) {
+      Wkv7Args args{};
+      args.heads = {.heads = spec_.heads.heads, .head_dim = static_cast<int32_t>(head_dim)};
+      return wkv7_kernels().find(device, args) != nullptr;
+    };
+    if (heads_fit(spec_.heads.head_dim)) return ok_status();
+    return unsupported(fmt::format(
+        "heads of RWKV of {} are larger than kernels on a GPU take, which is {}: use --device cpu",
+        spec_.heads.head_dim, largest_that_fits(spec_.heads.head_dim, heads_fit)));
   }
 
   void run(const MixerRun& run) const override {
@@ -97,18 +110,21 @@ class TimeMixMixer final : public Mixer {
                           .mixes = kMixes,
                           .states = run.states,
                           .out = column_range(slots, 0, kMixes * hidden_)});
-    // Each result lies over a mix that is no longer read.
+    // Each result lies over a mix that is no longer read, or where results in f32 need more room
+    // beside these.
     const TensorView first_v = run.carried.row_range(0, rows);
     const TensorView r = slot(kSpare), k = slot(kForR);
     const TensorView v = spec_.first ? first_v : slot(kForK);
-    const TensorView w = slot(kForW), a = slot(kForA), g = slot(kForG), v_gate = slot(kForV);
+    const TensorView g = slot(kForG), v_gate = slot(kForV);
+    const TensorView w = run.scratch.in_place() ? slot(kForW) : f32_columns(run, 0);
+    const TensorView a = run.scratch.in_place() ? slot(kForA) : f32_columns(run, hidden_);
     multiply(context, r_, slot(kForR), r);
     multiply(context, k_, slot(kForK), k);
     multiply(context, v_, slot(kForV), v);
-    multiply_low(run, decay_, Activation::kTanh, w);
-    multiply_low(run, rate_, std::nullopt, a);
-    multiply_low(run, gate_, Activation::kSigmoid, g);
-    if (!spec_.first) multiply_low(run, value_gate_, std::nullopt, v_gate);
+    multiply_low(run, decay_, Activation::kTanh, slot(kForW), w);
+    multiply_low(run, rate_, std::nullopt, slot(kForA), a);
+    multiply_low(run, gate_, Activation::kSigmoid, g, g);
+    if (!spec_.first) multiply_low(run, value_gate_, std::nullopt, v_gate, v_gate);
     wkv7(context, {.heads = spec_.heads,
                    .r = r,
                    .w = w,
@@ -133,7 +149,7 @@ class TimeMixMixer final : public Mixer {
   }
 
  private:
-  enum Area : size_t { kRows, kLow };  // of scratch memory
+  enum Area : size_t { kRows, kLow, kF32 };  // of scratch memory
   // Of kRows: mixes in the order of time_mix_lerp_fused.
   enum Slot : int64_t { kForR, kForW, kForK, kForV, kForA, kForG, kSpare, kSlots };
   static constexpr int32_t kMixes = 6;
@@ -171,14 +187,24 @@ class TimeMixMixer final : public Mixer {
     return ok_status();
   }
 
-  // `rows` are the input and the result.
+  // The result may lie over the input. What is between the matrices is of the result's type.
   void multiply_low(const MixerRun& run, const LowRank& low, std::optional<Activation> between,
-                    const TensorView& rows) const {
+                    const TensorView& from, const TensorView& to) const {
     OpContext& context = run.branch.context();
-    const TensorView inner = run.scratch.rows(kLow, rows.rows(), low.in.weight.n());
-    multiply(context, low.in, rows, inner);
+    const int64_t rank = low.in.weight.n();
+    const TensorView inner{run.scratch.rows(kLow, from.rows(), rank).data, to.dtype,
+                           Shape{from.rows(), rank}};
+    multiply(context, low.in, from, inner);
     if (between) activation(context, {.x = inner, .activation = *between, .out = inner});
-    multiply(context, low.out, inner, rows);
+    multiply(context, low.out, inner, to);
+  }
+
+  // Columns [first, first + D) of the area of results in f32.
+  TensorView f32_columns(const MixerRun& run, int64_t first) const {
+    const int64_t rows = run.branch.rows();
+    const TensorView all{run.scratch.rows(kF32, rows, 2 * hidden_).data, DType::kF32,
+                         Shape{rows, 2 * hidden_}};
+    return column_range(all, first, hidden_);
   }
 
   const TimeMixSpec spec_;

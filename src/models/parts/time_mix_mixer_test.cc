@@ -66,16 +66,53 @@ TEST(TimeMixMixer, LayersMayShareABlockOfTheFile) {
   EXPECT_EQ(norms, 2);
 }
 
-TEST(TimeMixMixer, IsRefusedOnAGpu) {
-  const DeviceTraits gpu{.kind = DeviceKind::kCuda};
-  const DecoderSpec spec = mixing_spec();
-  for (const DecoderLayerSpec& layer : spec.layers) {
-    const auto part = make_any_part(layer.mixer, spec.model.hidden_size);
-    const Status refused = part->check_device(gpu, DType::kBF16);
-    EXPECT_EQ(refused.code(), StatusCode::kUnsupported);
-    EXPECT_NE(refused.message().find("RWKV"), std::string::npos) << refused.message();
-    EXPECT_TRUE(part->check_device({}, DType::kF32).ok());
+// As decoder.cc shares scratch memory on a CPU, and apart, as on a GPU.
+TEST(TimeMixMixer, BitsDoNotDependOnWhereResultsLie) {
+  constexpr int32_t kHidden = 24;
+  Rng rng(3);
+  const TestMatrix x(rng, kRows, kHidden);
+  const TestMatrix first_values(rng, kRows, kHidden);
+  for (const bool first : {true, false}) {
+    const TimeMixSpec spec{.heads = {.heads = 2, .head_dim = kHidden / 2},
+                           .decay_rank = 3,
+                           .rate_rank = 4,
+                           .value_rank = 5,
+                           .gate_rank = 6,
+                           .norm_eps = 1e-4f,
+                           .first = first};
+    std::vector<TestMatrix> results;
+    for (const bool in_place : {true, false}) {
+      PartPass pass(kRows, kHidden, in_place);
+      MadeTensors tensors(pass.device());
+      const auto part = make_part(spec, kHidden);
+      ASSERT_TRUE(part->load(tensors).ok());
+      PartCache cache(pass.device(), *part, kRows);
+      TestMatrix carried = first_values;
+      results.push_back(pass.run(*part, cache, x, {.carried = carried.view()}));
+      results.push_back(carried);
+    }
+    EXPECT_TRUE(same_bits(results[0], results[2]));
+    EXPECT_TRUE(same_bits(results[1], results[3]));
+    EXPECT_EQ(same_bits(results[1], first_values), !first);
   }
+}
+
+TEST(TimeMixMixer, HeadsThatAGpuDoesNotTakeAreRefusedByName) {
+  if (!built_with_cuda()) GTEST_SKIP() << "not run: this build has no kernels of a GPU";
+  const auto checked = [](int32_t head_dim, DeviceKind kind) {
+    const TimeMixSpec spec{.heads = {.heads = 2, .head_dim = head_dim}};
+    return make_part(spec, spec.heads.channels())->check_device({.kind = kind}, DType::kBF16);
+  };
+  for (const int32_t head_dim : {1, 16, 64, 100, 128}) {
+    EXPECT_TRUE(checked(head_dim, DeviceKind::kCuda).ok()) << head_dim;
+  }
+  EXPECT_EQ(checked(192, DeviceKind::kCuda).message(),
+            "heads of RWKV of 192 are larger than kernels on a GPU take, which is 128: use "
+            "--device cpu");
+  EXPECT_TRUE(checked(192, DeviceKind::kCpu).ok());
+  EXPECT_TRUE(make_part(ChannelMixSpec{.width = 40}, 24)
+                  ->check_device({.kind = DeviceKind::kCuda}, DType::kBF16)
+                  .ok());
 }
 
 }  // namespace

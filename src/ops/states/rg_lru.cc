@@ -5,8 +5,10 @@ namespace {
 
 void check_args(const RgLruArgs& args) {
   const Shape& shape = args.out.shape;
-  CHECK(args.out.dtype == DType::kF32);
-  for (const ConstTensorView* rows : {&args.x, &args.in, &args.forget, &args.gate}) {
+  for (const ConstTensorView* rows : {&args.x, &args.gate}) {
+    CHECK(rows->shape == shape && rows->dtype == args.out.dtype);
+  }
+  for (const ConstTensorView* rows : {&args.in, &args.forget}) {
     CHECK(rows->shape == shape && rows->dtype == DType::kF32);
   }
   for (const StateSequence& sequence : args.states.sequences) {
@@ -18,7 +20,7 @@ void check_args(const RgLruArgs& args) {
 }  // namespace
 
 const KernelSet<RgLruArgs>& rg_lru_kernels() {
-  static const KernelSet<RgLruArgs> set({rg_lru_cpu_kernels()});
+  static const KernelSet<RgLruArgs> set({rg_lru_cuda_kernels(), rg_lru_cpu_kernels()});
   return set;
 }
 

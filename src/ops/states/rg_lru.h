@@ -11,12 +11,14 @@
 namespace headrace {
 
 struct RgLruArgs {
-  ConstTensorView x;                          // [T, C] f32, as all rows here
-  ConstTensorView in, forget;                 // [T, C]
-  ConstTensorView gate;                       // [T, C]
+  ConstTensorView x;                          // [T, C], of the activation type
+  ConstTensorView in, forget;                 // [T, C] f32
+  ConstTensorView gate;                       // [T, C] of x's type
   const float *in_bias, *forget_bias, *rate;  // [C]
   StateView states;                           // [C] f32
-  TensorView out;  // [T, C]; may be x, in, forget or gate. Rows of no sequence are not written
+  // [T, C] of x's type; may be x or gate, where in and forget are of its type also one of these.
+  // Rows of no sequence are not written.
+  TensorView out;
 };
 
 constexpr int64_t rg_lru_state_bytes(int64_t channels) {
@@ -28,5 +30,6 @@ void rg_lru(OpContext& context, const RgLruArgs& args);
 OpCost op_cost(const RgLruArgs& args);
 const KernelSet<RgLruArgs>& rg_lru_kernels();
 KernelTable<RgLruArgs> rg_lru_cpu_kernels();
+KernelTable<RgLruArgs> rg_lru_cuda_kernels();
 
 }  // namespace headrace

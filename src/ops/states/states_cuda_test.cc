@@ -7,98 +7,15 @@
 #include <limits>
 #include <vector>
 
-#include "ops/cuda_fixture.h"
 #include "ops/states/causal_conv.h"
 #include "ops/states/delta_rule.h"
 #include "ops/states/kimi_delta.h"
 #include "ops/states/selective_scan.h"
 #include "ops/states/ssd_scan.h"
+#include "ops/states/states_cuda_fixture.h"
 
 namespace headrace {
 namespace {
-
-constexpr int32_t kEntries = 9;
-constexpr int32_t kUntouched = 8;  // of no sequence
-
-// The sequences of a step, and the same as a GPU reads them.
-struct StateSteps {
-  std::vector<StateSequence> sequences;
-  std::vector<StateCopy> saves;
-
-  static StateSteps mixed() {
-    StateSteps steps;
-    steps.saves = {{1, 4}, {20, 5}, {140, 6}, {141, 7}};
-    const std::span<const StateCopy> saves(steps.saves);
-    steps.sequences = {{0, 40, 0, 0, saves.subspan(0, 2)},
-                       {40, 1, 7, 1, {}},
-                       {41, 2, 1, 2, {}},
-                       {43, 37, 104, 3, saves.subspan(2, 2)}};
-    return steps;
-  }
-  // As recorded steps have them.
-  static StateSteps decodes() {
-    StateSteps steps;
-    steps.sequences = {{0, 1, 0, 0, {}}, {1, 1, 1, 1, {}}, {2, 1, 2, 2, {}}, {3, 1, 300, 3, {}}};
-    return steps;
-  }
-  int32_t rows() const { return sequences.back().row_first + sequences.back().row_count; }
-  int32_t rows_max() const {
-    int32_t most = 0;
-    for (const StateSequence& sequence : sequences) most = std::max(most, sequence.row_count);
-    return most;
-  }
-  std::vector<DeviceStateSequence> for_device() const {
-    std::vector<DeviceStateSequence> all;
-    for (const StateSequence& s : sequences) {
-      const auto first = s.saves.empty() ? 0 : static_cast<int32_t>(s.saves.data() - saves.data());
-      all.push_back({s.row_first, s.row_count, s.position, s.entry, first,
-                     static_cast<int32_t>(s.saves.size())});
-    }
-    return all;
-  }
-};
-
-// States of all entries, on the host and on the device.
-class StatesOnBoth {
- public:
-  StatesOnBoth(TestDevice& cuda, Rng& rng, int64_t bytes, const StateSteps& steps)
-      : floats_((bytes + 63) / 64 * 16),
-        host_(random_floats(rng, kEntries * floats_)),
-        before_(host_),
-        device_(cuda, host_),
-        sequences_(cuda, steps.for_device()),
-        saves_(cuda, steps.saves.empty() ? std::vector<StateCopy>(1) : steps.saves),
-        steps_(steps) {}
-
-  StateView on_host() {
-    return {reinterpret_cast<std::byte*>(host_.data()), floats_ * 4, steps_.sequences};
-  }
-  StateView on_device() {
-    return {.base = reinterpret_cast<std::byte*>(device_.data()),
-            .stride = floats_ * 4,
-            .sequences = {},
-            .on_device = {.sequences = sequences_.data(),
-                          .saves = saves_.data(),
-                          .count = static_cast<int32_t>(steps_.sequences.size()),
-                          .rows_max = steps_.rows_max()}};
-  }
-  void expect_alike(double tolerance) {
-    const std::vector<float> device = device_.read();
-    expect_near(device, host_, tolerance, tolerance);
-    for (int64_t i = kUntouched * floats_; i < std::ssize(device); ++i) {
-      ASSERT_EQ(device[static_cast<size_t>(i)], before_[static_cast<size_t>(i)]);
-    }
-  }
-
- private:
-  const int64_t floats_;  // of an entry
-  std::vector<float> host_;
-  const std::vector<float> before_;
-  CudaArray<float> device_;
-  CudaArray<DeviceStateSequence> sequences_;
-  CudaArray<StateCopy> saves_;
-  const StateSteps& steps_;
-};
 
 struct ConvCase {
   int32_t taps;

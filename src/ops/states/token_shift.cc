@@ -7,7 +7,7 @@ void check_args(const TokenShiftArgs& args) {
   const int64_t rows = args.out.rows();
   CHECK(args.mixes > 0 && (args.out.shape == Shape{rows, args.mixes * args.x.columns()}));
   CHECK(args.x.rows() == rows);
-  CHECK(args.x.dtype == DType::kF32 && args.out.dtype == DType::kF32);
+  CHECK(args.x.dtype == args.out.dtype);
   for (const StateSequence& sequence : args.states.sequences) {
     CHECK(sequence.row_first >= 0 && sequence.row_count > 0 &&
           sequence.row_first + sequence.row_count <= rows);
@@ -17,7 +17,8 @@ void check_args(const TokenShiftArgs& args) {
 }  // namespace
 
 const KernelSet<TokenShiftArgs>& token_shift_kernels() {
-  static const KernelSet<TokenShiftArgs> set({token_shift_cpu_kernels()});
+  static const KernelSet<TokenShiftArgs> set(
+      {token_shift_cuda_kernels(), token_shift_cpu_kernels()});
   return set;
 }
 

@@ -9,12 +9,12 @@
 namespace headrace {
 
 struct TokenShiftArgs {
-  ConstTensorView x;  // [T, D] f32
+  ConstTensorView x;  // [T, D], of the activation type
   const float* mix;   // [mixes, D]
   int32_t mixes = 0;
   StateView states;  // [D] f32
-  // [T, mixes * D] f32, one way beside the other; apart from x. Rows of no sequence are not
-  // written.
+  // [T, mixes * D] of x's type, one way beside the other; apart from x. Rows of no sequence are
+  // not written.
   TensorView out;
 };
 
@@ -27,5 +27,6 @@ void token_shift(OpContext& context, const TokenShiftArgs& args);
 OpCost op_cost(const TokenShiftArgs& args);
 const KernelSet<TokenShiftArgs>& token_shift_kernels();
 KernelTable<TokenShiftArgs> token_shift_cpu_kernels();
+KernelTable<TokenShiftArgs> token_shift_cuda_kernels();
 
 }  // namespace headrace

@@ -7,13 +7,21 @@ namespace {
 
 void check_args(const Wkv7Args& args) {
   const Shape shape{args.out.rows(), args.heads.channels()};
-  CHECK(args.out.shape == shape && args.out.dtype == DType::kF32);
-  for (const ConstTensorView* rows : {&args.r, &args.w, &args.k, &args.v, &args.a, &args.g}) {
-    CHECK(rows->shape == shape && rows->dtype == DType::kF32);
+  const auto check_rows = [&](const ConstTensorView& rows, DType dtype) {
+    CHECK(rows.shape == shape && rows.dtype == dtype);
+  };
+  CHECK(args.out.shape == shape);
+  for (const ConstTensorView* rows : {&args.r, &args.k, &args.v, &args.g}) {
+    check_rows(*rows, args.out.dtype);
   }
+  for (const ConstTensorView* rows : {&args.w, &args.a}) check_rows(*rows, DType::kF32);
   CHECK((args.v_first.data == nullptr) == (args.v_gate.data == nullptr));
-  CHECK(args.v_first.data == nullptr || (args.v_first.shape == shape && args.v0 != nullptr));
-  CHECK(args.v_first.data == nullptr || args.v_gate.shape == shape);
+  if (args.v_first.data != nullptr) {
+    CHECK(args.v0 != nullptr);
+    for (const ConstTensorView* rows : {&args.v_first, &args.v_gate}) {
+      check_rows(*rows, args.out.dtype);
+    }
+  }
   for (const StateSequence& sequence : args.states.sequences) {
     CHECK(sequence.row_first >= 0 && sequence.row_count > 0 &&
           sequence.row_first + sequence.row_count <= args.out.rows());
@@ -23,7 +31,7 @@ void check_args(const Wkv7Args& args) {
 }  // namespace
 
 const KernelSet<Wkv7Args>& wkv7_kernels() {
-  static const KernelSet<Wkv7Args> set({wkv7_cpu_kernels()});
+  static const KernelSet<Wkv7Args> set({wkv7_cuda_kernels(), wkv7_cpu_kernels()});
   return set;
 }
 

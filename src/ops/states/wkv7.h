@@ -8,7 +8,8 @@
 //   out_t = (norm(y_t) + (sum of r_t k r_k) v) g_t
 // where norm is a LayerNorm of each head, with a weight and a bias of each channel.
 //
-// A row's sums over keys are in ascending order, whatever the instruction set.
+// On a CPU a row's sums over keys are in ascending order, whatever the instruction set. A GPU takes
+// heads of at most 128.
 #pragma once
 
 #include "ops/op.h"
@@ -29,9 +30,10 @@ struct Wkv7Heads {
 
 struct Wkv7Args {
   Wkv7Heads heads;
-  // [T, heads.channels()] f32 each, as they come out of the products.
+  // [T, heads.channels()] each, as they come out of the products, of the activation type; w and a
+  // f32.
   ConstTensorView r, w, k, v, a, g;
-  // The same of the first layer's v and of the gate between them; no data: this is the first.
+  // The first layer's v and the gate between them, of v's type; no data: this is the first.
   ConstTensorView v_first, v_gate;
   const float *w0, *a0, *v0;      // [channels]; v0 null in the first layer
   const float *k_k, *k_a, *r_k;   // [channels]
@@ -40,7 +42,7 @@ struct Wkv7Args {
   // f32, by head, in blocks of kWkv7Columns of its values (the last may be narrower): [keys,
   // columns], dense.
   StateView states;
-  TensorView out;  // [T, channels] f32; may be r. Rows of no sequence are not written
+  TensorView out;  // [T, channels] of r's type; may be r. Rows of no sequence are not written
 };
 
 inline constexpr int64_t kWkv7Columns = 32;
@@ -51,5 +53,6 @@ void wkv7(OpContext& context, const Wkv7Args& args);
 OpCost op_cost(const Wkv7Args& args);
 const KernelSet<Wkv7Args>& wkv7_kernels();
 KernelTable<Wkv7Args> wkv7_cpu_kernels();
+KernelTable<Wkv7Args> wkv7_cuda_kernels();
 
 }  // namespace headrace
