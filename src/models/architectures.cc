@@ -4,9 +4,11 @@
 
 #include "models/afmoe.h"
 #include "models/apertus.h"
+#include "models/bitnet.h"
 #include "models/bloom.h"
 #include "models/cohere.h"
 #include "models/cwm.h"
+#include "models/dbrx.h"
 #include "models/decoder.h"
 #include "models/deepseek.h"
 #include "models/dots1.h"
@@ -22,11 +24,14 @@
 #include "models/gpt_oss.h"
 #include "models/granite_swa.h"
 #include "models/hunyuan.h"
+#include "models/hy_v4.h"
 #include "models/hyperclova.h"
 #include "models/kimi_linear.h"
+#include "models/laguna.h"
 #include "models/lfm2.h"
 #include "models/llama4.h"
 #include "models/mamba.h"
+#include "models/mimo2.h"
 #include "models/minimax.h"
 #include "models/model.h"
 #include "models/nemotron.h"
@@ -84,6 +89,7 @@ constexpr std::array kArchitectures = {
     decoder<deepseek_spec>("deepseek32", deepseek_hf_names),
     decoder<deepseek_spec>("glm-dsa", deepseek_hf_names),
     decoder<kimi_linear_spec>("kimi-linear", kimi_linear_hf_names),
+    decoder<ling3_spec>("bailingmoe3", ling3_hf_names),
     decoder<olmoe_spec>("olmoe", expert_hf_names),
     decoder<gemma_spec>("gemma", gemma_hf_names),
     decoder<gemma2_spec>("gemma2", gemma2_hf_names),
@@ -161,6 +167,12 @@ constexpr std::array kArchitectures = {
     decoder<xglm_spec>("xglm", xglm_hf_names),
     decoder<olmo_hybrid_spec>("olmo-hybrid", olmo_hybrid_hf_names),
     decoder<persimmon_spec>("persimmon", persimmon_hf_names),
+    decoder<bitnet_spec>("bitnet", bitnet_hf_names),
+    decoder<hy_v4_spec>("hy_v4", hy_v4_hf_names),
+    decoder<axk1_spec>("axk1", axk1_hf_names),
+    decoder<dbrx_spec>("dbrx", dbrx_hf_names),
+    decoder<mimo2_spec>("mimo2", mimo2_hf_names),
+    decoder<laguna_spec>("laguna", laguna_hf_names),
     decoder<recurrent_gemma_spec>("recurrentgemma", recurrent_gemma_hf_names),
 };
 

@@ -45,7 +45,8 @@ int64_t feed_forward_rows(int64_t rows, const FeedForward& part, const DeviceTra
 struct Widths {
   std::vector<int64_t> mixer = {};
   std::vector<int64_t> feed_forward = {};
-  int64_t carried = 0;
+  int64_t carried = 0;  // of frames, then of mixers
+  int64_t frames = 0;   // of these
   // Where memory is shared, what runs of feed-forward parts take of it: those of unequal layers
   // differ in rows and columns.
   struct Run {
@@ -57,11 +58,12 @@ struct Widths {
 
   static Widths of(const DecoderWeights& weights, const DeviceTraits& device) {
     const std::span<const DecoderLayer> layers = weights.layers;
-    Widths widths{.carried = weights.carried ? weights.carried->columns() : 0};
+    Widths widths{.frames = weights.carried ? weights.carried->columns() : 0};
     const bool in_place = shares_scratch(device);
     for (const DecoderLayer& layer : layers) {
       widen(widths.mixer, layer.mixer->scratch_columns(in_place));
-      widths.carried = std::max(widths.carried, layer.mixer->carried_columns());
+      widths.carried =
+          std::max({widths.carried, widths.frames, widths.frames + layer.mixer->carried_columns()});
       const std::vector<int64_t> columns = layer.feed_forward->scratch_columns(in_place);
       widen(widths.feed_forward, columns);
       const Run run{
@@ -165,6 +167,7 @@ class DecoderPass {
               std::span<const int64_t> state_offsets, const ForwardBatch& batch,
               const TensorView& hidden)
       : context_(context),
+        frame_columns_(widths.frames),
         state_offsets_(state_offsets),
         batch_(batch),
         memory_(Memory::take(context, spec, widths, hidden)),
@@ -281,6 +284,13 @@ class DecoderPass {
     return memory_.carried.row_range(0, stream_.hidden().rows());
   }
 
+  // What mixers leave for later ones.
+  TensorView behind_frames() const {
+    if (frame_columns_ == 0) return memory_.carried;
+    return column_range(memory_.carried, frame_columns_,
+                        memory_.carried.columns() - frame_columns_);
+  }
+
   PartScratch scratch_of(std::span<const TensorView> areas) const {
     return {areas, shares_scratch(context_.device.traits())};
   }
@@ -300,7 +310,7 @@ class DecoderPass {
          .group = group_of(layer.mixer->keys_of() < 0 ? index : layer.mixer->keys_of()),
          .kept = kept,
          .states = batch_.states.behind(state_offsets_[static_cast<size_t>(index)]),
-         .carried = memory_.carried,
+         .carried = behind_frames(),
          .positions = batch_.positions});
     if (kept == nullptr || !kept->rows.empty()) branch.finish();
   }
@@ -355,6 +365,7 @@ class DecoderPass {
   }
 
   OpContext& context_;
+  const int64_t frame_columns_;                   // of carried rows, the first that frames have
   const std::span<const int64_t> state_offsets_;  // [layers + 1]
   const ForwardBatch& batch_;
   const Memory memory_;

@@ -32,7 +32,7 @@ DecoderLayer make_layer(const DecoderSpec& spec, int32_t index) {
   };
   return {.mixer_norm = norm(has_mixer && !layer.mixer_reads_x, layer.pre_norm),
           .mixer = make_any_part(layer.mixer, hidden),
-          .mixer_post_norm = norm(has_mixer, layer.post_norm),
+          .mixer_post_norm = norm(has_mixer && !layer.mixer_ends_bare, layer.post_norm),
           .ffn_norm =
               norm(own_norm && !layer.network_reads_x, layer.pre_norm, layer.network_input_scale),
           .feed_forward = make_any_part(layer.feed_forward, hidden),

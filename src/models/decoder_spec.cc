@@ -23,7 +23,7 @@ class ListedTensors final : public LayerTensors {
       // A tensor of which several ranges or matrices are asked for is listed once.
       if (rows.first > 0 || rows.expert > 0) continue;
       add(rows.name + ".weight", stack.shape_in_file(rows), stack.exact);
-      if (!stack.bias) continue;
+      if (!stack.bias || rows.bare) continue;
       const Shape bias =
           rows.experts > 0 ? Shape{rows.experts, rows.in_file()} : Shape{rows.in_file()};
       add(rows.name + ".bias", bias);
@@ -32,6 +32,11 @@ class ListedTensors final : public LayerTensors {
   }
   Result<DeviceVector> vector(const std::string& name, int64_t count) override {
     add(name, Shape{count});
+    return DeviceVector();
+  }
+  Result<DeviceVector> vector_or_zeros(const std::string& name, int64_t count) override {
+    add(name, Shape{count});
+    list_.back().optional = true;
     return DeviceVector();
   }
   Result<std::vector<float>> values(const std::string& name, const Shape& shape) override {

@@ -42,6 +42,7 @@ struct DecoderLayerSpec {
   const char* ffn_norm_name = "ffn_norm";     // of those of the network's
   bool mixer_reads_x = false;                 // no norm stands before it, whatever pre_norm says
   bool network_reads_x = false;               // likewise
+  bool mixer_ends_bare = false;               // no norm stands behind it, whatever post_norm says
   // Of what the network reads (Falcon-H1), and of both branches.
   float network_input_scale = 1.0f;
   float network_scale = 1.0f;

@@ -160,6 +160,11 @@ class DecoderLoader {
     Result<DeviceVector> vector(const std::string& name, int64_t count) override {
       return loader_.vector(name_in_file(name), count);
     }
+    Result<DeviceVector> vector_or_zeros(const std::string& name, int64_t count) override {
+      const std::string whole = name_in_file(name);
+      return loader_.source_.has(whole) ? loader_.vector(whole, count)
+                                        : loader_.constant(count, 0.0f);
+    }
     Result<std::vector<float>> values(const std::string& name, const Shape& shape) override {
       return loader_.host_values(name_in_file(name), shape);
     }
@@ -583,6 +588,10 @@ class DecoderLoader {
   Result<DeviceVector> stacked_bias(const MatrixStack& stack) const {
     std::vector<float> stacked;
     for (const MatrixStack::Rows& rows : stack.rows) {
+      if (rows.bare) {
+        stacked.insert(stacked.end(), static_cast<size_t>(rows.count), 0.0f);
+        continue;
+      }
       const Shape in_file =
           rows.experts > 0 ? Shape{rows.experts, rows.in_file()} : Shape{rows.in_file()};
       HR_ASSIGN_OR_RETURN(const std::vector<float> values,

@@ -76,6 +76,25 @@ DecoderSpec deepseek_spec(const ModelConfig& config) {
   return spec;
 }
 
+DecoderSpec axk1_spec(const ModelConfig& config) {
+  DecoderSpec spec = deepseek_spec(config);
+  for (DecoderLayerSpec& layer : spec.layers) {
+    auto* const mixture = std::get_if<MixtureSpec>(&layer.feed_forward);
+    if (mixture == nullptr) continue;
+    mixture->choice_bias_may_lack = true;
+    layer.post_norm = NormKind::kRms;
+    layer.mixer_ends_bare = true;
+  }
+  return spec;
+}
+
+HfTensorNames axk1_hf_names() {
+  static constexpr auto kNames = std::to_array<HfTensorName>(
+      {{"model.layers.{}.post_mlp_layernorm.weight", "blk.{}.post_ffw_norm.weight"}});
+  static const std::vector<HfTensorName> kAll = names_before(kNames, deepseek_hf_names());
+  return kAll;
+}
+
 HfTensorNames deepseek_hf_names() {
   static const std::vector<HfTensorName> kAll = names_before(kLatentNames, expert_hf_names());
   return kAll;

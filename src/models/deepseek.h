@@ -9,6 +9,9 @@
 namespace headrace {
 
 DecoderSpec deepseek_spec(const ModelConfig& config);
+// A.X-K1 (SK Telecom, 2025): DeepSeek V3 with a norm behind mixtures.
+DecoderSpec axk1_spec(const ModelConfig& config);
+HfTensorNames axk1_hf_names();
 HfTensorNames deepseek_hf_names();
 
 }  // namespace headrace

@@ -8,6 +8,8 @@
 namespace headrace {
 
 DecoderSpec kimi_linear_spec(const ModelConfig& config);
+DecoderSpec ling3_spec(const ModelConfig& config);
+HfTensorNames ling3_hf_names();
 HfTensorNames kimi_linear_hf_names();
 
 }  // namespace headrace

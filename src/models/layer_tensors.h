@@ -26,6 +26,7 @@ struct MatrixStack {
     // `expert`.
     int32_t experts = 0;
     int32_t expert = 0;
+    bool bare = false;  // the others of the stack have biases, it has none
 
     int64_t in_file() const { return of > 0 ? of : count; }
     // Of what is asked for, these alone. REQUIRES: no order
@@ -66,6 +67,10 @@ class LayerTensors {
   // GPU its memory is still being filled.
   virtual Result<LinearLayer> matrix(const MatrixStack& stack) = 0;
   virtual Result<DeviceVector> vector(const std::string& name, int64_t count) = 0;
+  // Zeros where a file does not have it.
+  virtual Result<DeviceVector> vector_or_zeros(const std::string& name, int64_t count) {
+    return vector(name, count);
+  }
   // In the host's memory: small ones that a part lays out in a way of its own.
   virtual Result<std::vector<float>> values(const std::string& name, const Shape& shape) = 0;
 

@@ -211,7 +211,8 @@ struct ModelLoadOptions {
 struct TensorSpec {
   std::string name;
   Shape shape;
-  bool exact = false;  // files have it in F32, whatever the type of matrices
+  bool exact = false;     // files have it in F32, whatever the type of matrices
+  bool optional = false;  // a file without it has zeros
 };
 
 // One row per architecture: a pair of files and an entry in architectures().

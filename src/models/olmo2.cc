@@ -27,7 +27,7 @@ constexpr auto kNames = std::to_array<HfTensorName>({
 });
 
 // Of layers of gated DeltaNet.
-constexpr auto kHybridNames = std::to_array<HfTensorName>({
+constexpr auto kOlmoHybridNames = std::to_array<HfTensorName>({
     {"model.layers.{}.attention_layer_norm.weight", "blk.{}.attn_norm.weight"},
     // Of layers that attend the norm behind the mixer, which the library saves as the network's.
     {"model.layers.{}.feedforward_layer_norm.weight", "blk.{}.post_attention_norm.weight"},
@@ -94,7 +94,7 @@ DecoderSpec olmo_hybrid_spec(const ModelConfig& config) {
                                .norm_eps = kDeltaNormEps,
                                .tensors = DeltaTensors::kApart,
                                .rate_is_log = mixers.rate_is_log,
-                               .beta_scale = mixers.beta_scale};
+                               .beta_scale = mixers.delta.beta_scale};
   });
   return spec;
 }
@@ -106,7 +106,7 @@ DecoderSpec flex_olmo_spec(const ModelConfig& config) {
 }
 
 HfTensorNames olmo_hybrid_hf_names() {
-  static const std::vector<HfTensorName> kAll = names_before(kHybridNames, kNames);
+  static const std::vector<HfTensorName> kAll = names_before(kOlmoHybridNames, kNames);
   return kAll;
 }
 HfTensorNames olmo2_hf_names() { return kNames; }

@@ -106,6 +106,12 @@ RopeTable plain_rope_table(double theta, int32_t rope_dim) {
   return table;
 }
 
+RopeTable sliding_rope_table(const ModelConfig& config) {
+  const int32_t own = config.mixers.head_sizes.sliding_rope_dim;
+  return plain_rope_table(config.rope_theta_local > 0 ? config.rope_theta_local : config.rope_theta,
+                          own > 0 ? own : config.rope_dim);
+}
+
 RopeTable rope_table(const ModelConfig& config) {
   const RopeScaling& scaling = config.rope_scaling;
   const double theta = scaling.kind == Kind::kDynamic ? dynamic_theta(config) : config.rope_theta;

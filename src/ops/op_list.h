@@ -25,6 +25,7 @@
 #include "ops/rows/cut_gates.h"
 #include "ops/rows/embedding.h"
 #include "ops/rows/gated_norm.h"
+#include "ops/rows/hyper_connection.h"
 #include "ops/rows/layer_norm.h"
 #include "ops/rows/match_size.h"
 #include "ops/rows/norm_add.h"
@@ -107,6 +108,8 @@
 #define HR_OPS(OP)                       \
   HR_OPS_ON_CUDA(OP)                     \
   OP(full_attention, FullAttentionArgs)  \
+  OP(hyper_add, HyperAddArgs)            \
+  OP(hyper_mix, HyperMixArgs)            \
   OP(row_scatter_add, RowScatterAddArgs) \
   OP(sample, SampleArgs)                 \
   OP(token_logprobs, TokenLogprobsArgs)

@@ -62,10 +62,13 @@ void gemma4_defaults(ModelConfig& config);
 constexpr bool is_layered_gemma(std::string_view architecture) {
   return architecture == "gemma3n" || architecture == "gemma4";
 }
-// Whether a file may give the number as a list, one a layer, which the functions below read.
+// Whether a file may give the number as a list, one a layer, which the functions below read, or
+// those of window_families.h.
 constexpr bool is_listed_by_layer(std::string_view architecture, ConfigMember member) {
-  return is_layered_gemma(architecture) && (member == ConfigMember(&ModelConfig::ffn) ||
-                                            member == ConfigMember(&ModelConfig::kv_heads));
+  if (architecture == "laguna") return member == ConfigMember(&ModelConfig::heads);
+  const bool kv_heads = member == ConfigMember(&ModelConfig::kv_heads);
+  if (architecture == "mimo2") return kv_heads;
+  return is_layered_gemma(architecture) && (kv_heads || member == ConfigMember(&ModelConfig::ffn));
 }
 // Whether a config.json has it so.
 bool has_list_by_layer(const Json& json, std::string_view architecture, const ConfigField& field);

@@ -95,7 +95,8 @@ constexpr bool has_no_gguf(std::string_view architecture) {
          architecture == "exaone-moe" || architecture == "nanochat" || architecture == "biogpt" ||
          architecture == "gptneox-japanese" || architecture == "openai-gpt" ||
          architecture == "ctrl" || architecture == "persimmon" || architecture == "xglm" ||
-         architecture == "granite-swa";
+         architecture == "granite-swa" || architecture == "bitnet" || architecture == "axk1" ||
+         architecture == "hy_v4";
 }
 
 void gpt2_defaults(ModelConfig& config);

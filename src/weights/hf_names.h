@@ -20,10 +20,15 @@ enum class HfForm : uint8_t {
   kTurnedAlone,   // [columns, rows], a matrix by itself (GPT-2's Conv1D)
   kMxfp4,         // the same rows as MXFP4: blocks, beside a tensor of scales (hub_experts.h)
   kByTurns,       // [experts, 2 rows], of two halves by turns
+  kFlat,        // [experts rows, columns], of as many experts as the layer's router has rows (DBRX)
+  kFlatTurned,  // the same of [experts columns, rows]
 };
 
 constexpr bool is_turned_stack(HfForm form) {
-  return form == HfForm::kTurned || form == HfForm::kTurnedHalves;
+  return form == HfForm::kTurned || form == HfForm::kTurnedHalves || form == HfForm::kFlatTurned;
+}
+constexpr bool is_flat_stack(HfForm form) {
+  return form == HfForm::kFlat || form == HfForm::kFlatTurned;
 }
 
 struct HfTensorName {

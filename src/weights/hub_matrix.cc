@@ -8,6 +8,7 @@
 #include "weights/hub_float4.h"
 #include "weights/hub_float8.h"
 #include "weights/hub_integers.h"
+#include "weights/hub_ternary.h"
 
 namespace headrace {
 namespace {
@@ -73,6 +74,7 @@ Result<std::unique_ptr<HubMatrix>> HubMatrix::create(const HubTensors& tensors,
     return hub_tensor_error(*tensors.global, "is a scale of NVFP4, which this matrix is not");
   }
   if (quants.type->name == "F8_E4M3") return open_hub_float8(tensors, quantisation);
+  if (quantisation.method == HubMethod::kBitNet) return open_hub_ternary(tensors, quantisation);
   if (quants.type->name == "U8") return open_hub_float4(tensors);
   return open_hub_integers(tensors, quantisation);
 }

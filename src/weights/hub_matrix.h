@@ -5,6 +5,7 @@
 //   4 bits, group scales         Q4_0 where all zero points are 8, else Q4_Z
 //   8 bits, group scales         Q8_0 where all zero points are 128
 //   MXFP4                        E2M1
+//   ternary (BitNet)             Q2_K, of columns that 256 divides
 //   all others                   F32: NVFP4, act-order whose groups are no runs of columns, 8 bits
 //   with
 //                                other zero points, FP8, groups that 32 does not divide. Multiplied

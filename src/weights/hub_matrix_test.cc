@@ -56,11 +56,13 @@ std::vector<float> floats_of(const RowReader& matrix, int64_t first_column, int6
 // Columns from the second block on, where there are any.
 void expect_last_columns(const RowReader& matrix, const std::vector<float>& values) {
   const int64_t columns = matrix.shape()[1];
-  if (columns <= 32) return;
-  const auto width = static_cast<size_t>(columns), less = width - 32;
-  const std::vector<float> part = floats_of(matrix, 32, columns - 32, 16);
+  const auto block = std::max<int64_t>(32, dtype_info(matrix.dtype()).block_elements);
+  if (columns <= block) return;
+  const auto width = static_cast<size_t>(columns), less = static_cast<size_t>(columns - block);
+  const std::vector<float> part = floats_of(matrix, block, columns - block, 16);
   for (size_t r = 0; r < part.size() / less; ++r) {
-    ASSERT_EQ(0, std::memcmp(&part[r * less], &values[r * width + 32], less * sizeof(float)));
+    ASSERT_EQ(0,
+              std::memcmp(&part[r * less], &values[(r + 1) * width - less], less * sizeof(float)));
   }
 }
 
@@ -73,7 +75,7 @@ Json read_fixture() {
 TEST(HubMatrix, IsBitForBitWhatTheFormatsToolsDequantise) {
   std::map<DType, int> types;
   const Json fixture = read_fixture();
-  ASSERT_EQ(fixture.as_object().size(), 5u);
+  ASSERT_EQ(fixture.as_object().size(), 6u);
   for (const auto& [model, modules] : fixture.as_object()) {
     SCOPED_TRACE(model);
     const auto source =
@@ -103,8 +105,8 @@ TEST(HubMatrix, IsBitForBitWhatTheFormatsToolsDequantise) {
       (*source)->release(*copy);
     }
   }
-  // Symmetric and not, of groups and of rows; act-order, FP8 and 8 bits with zero points.
-  for (const DType dtype : {DType::kQ4_0, DType::kQ4_Z, DType::kQ8_0, DType::kF32}) {
+  // Symmetric and not, of groups and of rows; ternary; act-order, FP8 and 8 bits with zero points.
+  for (const DType dtype : {DType::kQ4_0, DType::kQ4_Z, DType::kQ8_0, DType::kQ2_K, DType::kF32}) {
     EXPECT_GT(types[dtype], 0) << dtype_name(dtype);
   }
 }
@@ -405,12 +407,16 @@ TEST(HubQuantisation, FilesOfOlderTools) {
 TEST(HubQuantisation, WhatCannotBeReadIsNamed) {
   EXPECT_EQ(config_error(R"({"quant_method": "hqq"})"),
             "c: quantization_config: quant_method: hqq is not supported (gptq, awq, "
-            "compressed-tensors, fp8, modelopt and mxfp4 are)");
+            "compressed-tensors, fp8, modelopt, mxfp4 and bitnet are)");
   EXPECT_EQ(config_error(R"({"quant_method": "gptq", "bits": 3})"),
             "c: quantization_config: bits: 3 is not supported (4 and 8 are)");
   EXPECT_EQ(config_error(R"({"quant_method": "gptq", "checkpoint_format": "marlin"})"),
             "c: quantization_config: checkpoint_format: marlin is not supported (gptq and gptq_v2 "
             "are)");
+  EXPECT_EQ(config_error(R"({"quant_method": "bitnet", "quantization_mode": "online"})"),
+            "c: quantization_config: quantization_mode: online is not supported (offline is)");
+  EXPECT_EQ(config_error(R"({"quant_method": "bitnet", "use_rms_norm": true})"),
+            "c: quantization_config: use_rms_norm: is not supported");
   EXPECT_EQ(config_error(R"({"quant_method": "awq", "version": "gemv"})"),
             "c: quantization_config: version: gemv is not supported (gemm is)");
   EXPECT_EQ(
@@ -426,7 +432,7 @@ TEST(HubQuantisation, WhatCannotBeReadIsNamed) {
             "c: weight_block_size: is no pair of sizes");
   EXPECT_EQ(config_error("{}"),
             "c: quantization_config: quant_method: none is not supported (gptq, awq, "
-            "compressed-tensors, fp8, modelopt and mxfp4 are)");
+            "compressed-tensors, fp8, modelopt, mxfp4 and bitnet are)");
 }
 
 }  // namespace

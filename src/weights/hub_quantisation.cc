@@ -34,10 +34,11 @@ class HubConfigReader {
     if (method == "compressed-tensors") return compressed_tensors();
     if (method == "fp8" || method == "fbgemm_fp8") return fp8();
     if (method == "modelopt" || method == "modelopt_fp4") return modelopt(config_);
+    if (method == "bitnet") return bitnet();
     if (method == "mxfp4") return HubQuantisation{.method = HubMethod::kMxfp4};
     return unsupported_key("quant_method",
                            fmt::format("{} is not supported (gptq, awq, compressed-tensors, fp8, "
-                                       "modelopt and mxfp4 are)",
+                                       "modelopt, mxfp4 and bitnet are)",
                                        method.empty() ? "none" : printable(method)));
   }
 
@@ -137,6 +138,25 @@ class HubConfigReader {
     HR_RETURN_IF_ERROR(
         read_block(member_of(config_, "weight_block_size"), "weight_block_size", found));
     return found;
+  }
+
+  Result<HubQuantisation> bitnet() const {
+    HR_ASSIGN_OR_RETURN(const std::string kind, text("linear_class", "bitlinear"));
+    if (kind != "bitlinear" && kind != "autobitlinear") {
+      return unsupported_key(
+          "linear_class",
+          fmt::format("{} is not supported (bitlinear and autobitlinear are)", printable(kind)));
+    }
+    HR_ASSIGN_OR_RETURN(const std::string mode, text("quantization_mode", "offline"));
+    if (mode != "offline") {
+      return unsupported_key("quantization_mode",
+                             fmt::format("{} is not supported (offline is)", printable(mode)));
+    }
+    const Json* const norm = member_of(config_, "use_rms_norm");
+    if (norm != nullptr && *norm != Json(false)) {
+      return unsupported_key("use_rms_norm", "is not supported");
+    }
+    return HubQuantisation{.method = HubMethod::kBitNet, .divides = kind == "bitlinear"};
   }
 
   Status read_block(const Json* block, std::string_view key, HubQuantisation& found) const {

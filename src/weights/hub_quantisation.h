@@ -1,6 +1,6 @@
 // What a Hugging Face folder says of its quantised weights: `quantization_config` of config.json in
-// the spellings of GPTQ, AWQ, compressed-tensors and FP8, or the files that older tools wrote
-// beside it. Bits, groups and which matrices are quantised at all are seen in the tensors
+// the spellings of GPTQ, AWQ, compressed-tensors, FP8 and BitNet, or the files that older tools
+// wrote beside it. Bits, groups and which matrices are quantised at all are seen in the tensors
 // themselves (hub_matrix.h), so that lists of modules that were left out, and mixed formats, need
 // no reading.
 #pragma once
@@ -21,6 +21,7 @@ enum class HubMethod : uint8_t {
   kCompressedTensors,  // M.weight_packed or M.weight, M.weight_scale, M.weight_zero_point, ...
   kModelOpt,           // FP8 and NVFP4: M.weight, M.weight_scale, M.weight_scale_2
   kFp8,                // M.weight and M.weight_scale_inv or M.weight_scale
+  kBitNet,             // M.weight of four ternary rows a row, M.weight_scale (hub_ternary.h)
   kMxfp4,              // gpt-oss: M_blocks and M_scales of stacks of experts (hub_experts.h)
 };
 
@@ -28,6 +29,7 @@ struct HubQuantisation {
   HubMethod method = HubMethod::kFp8;
   int32_t bits = 0;             // of GPTQ and AWQ: 4 or 8; of others seen in each tensor
   bool zeros_less_one = false;  // GPTQ before version 2: zero points are stored less 1
+  bool divides = false;         // BitNet: weights are divided by their scale
   int32_t block_rows = 128;     // that share a scale of FP8, where scales are of blocks
   int32_t block_columns = 128;
 };

@@ -72,7 +72,67 @@ Status refuse_other_kimis(const Json& json, const ConfigSource& source) {
   return ok_status();
 }
 
+// The last layer of each group attends.
+Status read_ling3(const Json& json, const ConfigSource& source, ModelConfig& config) {
+  for (const std::string_view name :
+       {"expert_swiglu_limit_list", "share_expert_swiglu_limit_list"}) {
+    if (kimi_member(json, name) != nullptr) {
+      return source.unsupported_field(name, "is not supported, only null or none");
+    }
+  }
+  const Json* const few = kimi_member(json, "no_kda_lora");
+  if (few != nullptr && *few != Json(true)) {
+    return source.unsupported_field("no_kda_lora", "is not supported, only true or none");
+  }
+  constexpr std::string_view kGates = "gated_attention_proj_granularity_type";
+  const Json* const gates = kimi_member(json, kGates);
+  if (gates != nullptr && *gates != Json("head_wise")) {
+    return source.unsupported_field(kGates, "only \"head_wise\" is supported");
+  }
+  MixerConfig& mixers = config.mixers;
+  const Json* const bounded = kimi_member(json, "kda_safe_gate");
+  if (bounded != nullptr && *bounded == Json(false)) mixers.delta.decay_floor = 0;
+  // Heads are those of layers that attend, as large as the first of these numbers says.
+  if (mixers.key_dim == 0) mixers.key_dim = config.head_dim;
+  mixers.key_heads = mixers.value_heads = config.heads;
+  mixers.value_dim = mixers.key_dim;
+  if (const Json* const types = kimi_member(json, "layer_types")) {
+    return read_named_layers(*types, source, config);
+  }
+  int32_t period = 6;
+  HR_RETURN_IF_ERROR(
+      take_number(json, "layer_group_size", 1, kModelLimits.layers_max, source, period));
+  for (int32_t i = 0; i < config.layers; ++i) {
+    const bool attends = (i + 1) % period == 0;
+    mixers.by_layer.push_back(attends ? LayerMixer::kAttention : LayerMixer::kKimiDelta);
+  }
+  return ok_status();
+}
+
 }  // namespace
+
+void ling3_defaults(ModelConfig& config) {
+  config.rope_theta = 6e6;
+  config.context_length = 262144;
+  config.rms_eps = 1e-6f;
+  config.head_dim = 128;
+  config.qk_rows_interleaved = true;
+  MixerConfig& mixers = config.mixers;
+  mixers.latent = {.rank = 512, .plain_dim = 128, .rope_dim = 64, .value_dim = 128};
+  mixers.conv_taps = 4;
+  mixers.rate_is_log = true;
+  mixers.delta.decay_floor = -5;
+  config.experts = {.count = 512,
+                    .used = 8,
+                    .width = 768,
+                    .shared_count = 1,
+                    .scale = 2.5f,
+                    .normalised = true,
+                    .scores = ExpertScores::kSigmoid,
+                    .groups = 8,
+                    .groups_used = 4,
+                    .dense_first = 2};
+}
 
 void kimi_linear_defaults(ModelConfig& config) {
   config.rope_theta = 1e4;
@@ -99,6 +159,7 @@ Status read_kimi_linear(const Json& json, const ConfigSource& source, ModelConfi
   MixerConfig& mixers = config.mixers;
   const Json* const normalised = kimi_member(json, "moe_renormalize");
   if (normalised != nullptr) config.experts.normalised = *normalised != Json(false);
+  if (config.architecture == "bailingmoe3") return read_ling3(json, source, config);
   const Json* const listed = kimi_member(json, kLinear);
   if (listed != nullptr) {
     HR_RETURN_IF_ERROR(
@@ -122,8 +183,10 @@ Status read_kimi_linear(const Json& json, const ConfigSource& source, ModelConfi
   return ok_status();
 }
 
-Status read_gguf_kimi_linear(const ConfigSource& source, ModelConfig& config) {
-  if (config.architecture != "kimi-linear") return ok_status();
+Status read_gguf_kimi_linear(const GgufFile& file, const ConfigSource& source,
+                             ModelConfig& config) {
+  const bool ling3 = config.architecture == "bailingmoe3";
+  if (!ling3 && config.architecture != "kimi-linear") return ok_status();
   MixerConfig& mixers = config.mixers;
   if (mixers.key_dim == 0 || mixers.conv_taps == 0) {
     return source.corrupt_field(source.name_of(&MixerConfig::key_dim),
@@ -131,7 +194,17 @@ Status read_gguf_kimi_linear(const ConfigSource& source, ModelConfig& config) {
   }
   mixers.key_heads = mixers.value_heads = config.heads;
   mixers.value_dim = mixers.key_dim;
-  config.experts.normalised = true;  // as llama.cpp takes it
+  if (!ling3) config.experts.normalised = true;  // as llama.cpp takes it
+  if (!ling3) return ok_status();
+  for (const std::string_view name :
+       {"swiglu_clamp_exp", "swiglu_clamp_shexp", "rope.dimension_sections"}) {
+    const std::string key = fmt::format("{}.{}", config.architecture, name);
+    HR_ASSIGN_OR_RETURN(const auto limits, file.optional_array(key));
+    for (size_t i = 0; limits && i < limits->size(); ++i) {
+      if (limits->float_at(i).value_or(1) == 0) continue;
+      return file.unsupported_field(key, "is not supported, only 0");
+    }
+  }
   return ok_status();
 }
 

@@ -1,7 +1,9 @@
-// Of the table of architectures (model_family_table.cc) Kimi-Linear: the numbers that its files
-// give under names of their own, what the class assumes, and which layers are what.
+// Of the table of architectures (model_family_table.cc) Kimi-Linear, and Ling 3 of the same layers:
+// the numbers that their files give under names of their own, what the classes assume, and which
+// layers are what.
 #pragma once
 
+#include <algorithm>
 #include <array>
 
 #include "base/json.h"
@@ -46,11 +48,26 @@ inline constexpr std::array kKimiLinearFields{
                 kModelLimits.layers_max, Presence::kNullable}};
 inline constexpr std::array<std::string_view, 1> kKimiLinearClasses{"KimiLinearForCausalLM"};
 
+inline constexpr auto kLing3Fields = [] {
+  std::array<ConfigField, kKimiLinearFields.size() + 4> fields;
+  auto next = std::copy(kKimiLinearFields.begin(), kKimiLinearFields.end(), fields.begin());
+  *next++ = {&MixerConfig::conv_taps, "", "short_conv_kernel_size", 2, kModelLimits.conv_taps_max};
+  *next++ = {&DeltaRuleConfig::decay_floor, "kda.gate_lower_bound", "kda_lower_bound", -1e3, -1e-3};
+  *next++ = {&MixerConfig::drafting_layers, "nextn_predict_layers", "", 0, kModelLimits.layers_max};
+  *next++ = {&ExpertConfig::shared_width, "expert_shared_feed_forward_length",
+             "moe_shared_expert_intermediate_size", 1, kModelLimits.ffn_max};
+  return fields;
+}();
+inline constexpr std::array<std::string_view, 2> kLing3Classes{"BailingHybridForCausalLM",
+                                                               "BailingMoeV3ForCausalLM"};
+
+void ling3_defaults(ModelConfig& config);
+
 void kimi_linear_defaults(ModelConfig& config);
 
 // After the numbers of a config.json: which layers attend, and what lies in an object of its own.
 Status read_kimi_linear(const Json& json, const ConfigSource& source, ModelConfig& config);
 // The same of a GGUF file. Nothing of other architectures.
-Status read_gguf_kimi_linear(const ConfigSource& source, ModelConfig& config);
+Status read_gguf_kimi_linear(const GgufFile& file, const ConfigSource& source, ModelConfig& config);
 
 }  // namespace headrace

@@ -79,5 +79,40 @@ TEST(KimiLinearFamily, RefusesWhatIsNotSupportedByItsField) {
   expect(R"("linear_attn_config": {"head_dim": 0})", "linear_attn_config.head_dim: is no number");
 }
 
+Result<ModelConfig> read_ling3(const std::string& more = "") {
+  return read_kimi(R"("architectures": ["BailingHybridForCausalLM"], "num_hidden_layers": 7)" +
+                   more);
+}
+
+TEST(Ling3, TheLastLayerOfEachGroupAttends) {
+  const auto config = read_ling3(R"(, "layer_group_size": 3)");
+  ASSERT_TRUE(config.ok()) << config.status().message();
+  EXPECT_EQ(config->mixers.by_layer, (Mixers{kKimiDelta, kKimiDelta, kAttention, kKimiDelta,
+                                             kKimiDelta, kAttention, kKimiDelta}));
+  EXPECT_EQ(config->mixers.key_heads, 4);
+  EXPECT_EQ(config->mixers.key_dim, 72);
+  EXPECT_EQ(config->mixers.delta.decay_floor, -5);
+  EXPECT_EQ(config->experts.groups, 8);
+  // As transformers writes it: a head's size is what rotates of it.
+  const auto written =
+      read_ling3(R"(, "head_dim": 8, "linear_head_dim": 24, "kda_safe_gate": false)");
+  ASSERT_TRUE(written.ok()) << written.status().message();
+  EXPECT_EQ(written->mixers.key_dim, 24);
+  EXPECT_EQ(written->mixers.delta.decay_floor, 0);
+}
+
+TEST(Ling3, RefusesWhatIsNotSupportedByItsField) {
+  for (const auto& [more, message] :
+       {std::pair(R"(, "no_kda_lora": false)", "no_kda_lora: is not supported, only true or none"),
+        {R"(, "expert_swiglu_limit_list": [7.0])",
+         "expert_swiglu_limit_list: is not supported, only null or none"},
+        {R"(, "gated_attention_proj_granularity_type": "element_wise")",
+         "gated_attention_proj_granularity_type: only \"head_wise\" is supported"}}) {
+    const auto config = read_ling3(more);
+    ASSERT_FALSE(config.ok()) << more;
+    EXPECT_EQ(config.status().message(), std::string("config.json: ") + message);
+  }
+}
+
 }  // namespace
 }  // namespace headrace

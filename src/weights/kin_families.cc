@@ -5,6 +5,9 @@
 
 #include <fmt/format.h>
 
+#include "weights/dbrx_family.h"
+#include "weights/window_families.h"
+
 namespace headrace {
 namespace {
 
@@ -121,7 +124,7 @@ Status read_olmo_hybrid(const Json& json, const ConfigSource& source, ModelConfi
                                 fmt::format("{} is no size of a head", mixers.key_dim));
   }
   const Json* const turns = kin_member(json, "linear_allow_neg_eigval");
-  if (turns != nullptr && *turns == Json(false)) mixers.beta_scale = 1;
+  if (turns != nullptr && *turns == Json(false)) mixers.delta.beta_scale = 1;
   const Json* const rotation = kin_member(json, "rope_parameters");
   const Json& holder = rotation != nullptr && rotation->is_object() ? *rotation : json;
   const Json* const theta = holder.find("rope_theta");
@@ -184,6 +187,10 @@ void exaone_moe_defaults(ModelConfig& config) {
                     .dense_first = 1};
 }
 
+void bitnet_defaults(ModelConfig& config) {
+  set_kin_defaults(config, 5e5, 2048, 1e-5f);
+  config.kv_heads = 5;
+}
 void afmoe_defaults(ModelConfig& config) {
   set_kin_defaults(config, 1e4, 16384, 1e-5f);
   config.head_dim = 128;
@@ -244,7 +251,7 @@ void olmo_hybrid_defaults(ModelConfig& config) {
   set_kin_defaults(config, 1e4, 65536, 1e-6f);
   config.mixers.conv_taps = 4;
   config.mixers.rate_is_log = true;
-  config.mixers.beta_scale = 2;
+  config.mixers.delta.beta_scale = 2;
 }
 void minicpm3_defaults(ModelConfig& config) {
   set_kin_defaults(config, 1e4, 32768, 1e-5f);
@@ -261,6 +268,8 @@ Status read_kin(const Json& json, const ConfigSource& source, ModelConfig& confi
     if (scaled) config.embedding_scale = std::sqrt(static_cast<float>(config.hidden));
   }
   if (config.architecture == "minicpm3") finish_minicpm3(config);
+  HR_RETURN_IF_ERROR(read_windowed(json, source, config));
+  HR_RETURN_IF_ERROR(read_dbrx(json, source, config));
   if (config.architecture == "cohere2moe") return read_cohere2_moe(json, source, config);
   if (config.architecture == "olmo-hybrid") return read_olmo_hybrid(json, source, config);
   if (config.architecture == "granite-swa") return read_granite_swa(json, source, config);

@@ -1,6 +1,6 @@
 // Of the table of architectures (model_family_table.cc) kin of older families with one part of
 // their own: Apertus, Hunyuan, HyperCLOVA X, Phi-3.5-MoE, K-EXAONE, AFMoE, Mellum, Hunyuan V3,
-// Cohere 2 MoE, NanoChat, Granite with windows, MiniCPM3, OLMo-Hybrid.
+// BitNet, Cohere 2 MoE, NanoChat, Granite with windows, MiniCPM3, OLMo-Hybrid.
 #pragma once
 
 #include <array>
@@ -150,6 +150,8 @@ inline constexpr OneClass kHyperClovaClasses{"HyperCLOVAXForCausalLM"};
 inline constexpr OneClass kPhiMoeClasses{"PhimoeForCausalLM"};
 inline constexpr OneClass kExaoneMoeClasses{"ExaoneMoeForCausalLM"};
 
+inline constexpr OneClass kBitNetClasses{"BitNetForCausalLM"};
+inline constexpr std::array kBitNetFields{kin_fields::kEps};
 inline constexpr OneClass kAfMoeClasses{"AfmoeForCausalLM"};
 inline constexpr OneClass kMellumClasses{"MellumForCausalLM"};
 inline constexpr OneClass kHyV3Classes{"HYV3ForCausalLM"};
@@ -166,6 +168,7 @@ void hunyuan_moe_defaults(ModelConfig& config);
 void hyperclova_defaults(ModelConfig& config);
 void phi_moe_defaults(ModelConfig& config);
 void exaone_moe_defaults(ModelConfig& config);
+void bitnet_defaults(ModelConfig& config);
 void afmoe_defaults(ModelConfig& config);
 void mellum_defaults(ModelConfig& config);
 void hy_v3_defaults(ModelConfig& config);

@@ -128,6 +128,35 @@ void glm4_moe_lite_defaults(ModelConfig& config) {
                     .scores = ExpertScores::kSigmoid,
                     .dense_first = 1};
 }
+void axk1_defaults(ModelConfig& config) {
+  deepseek3_defaults(config);
+  config.context_length = 32768;
+  config.experts.count = 192;
+  config.experts.dense_first = 1;
+}
+void hy_v4_defaults(ModelConfig& config) {
+  deepseek3_defaults(config);
+  config.context_length = 262144;
+  config.rms_eps = 1e-5f;
+  config.qk_rows_interleaved = false;
+  config.mixers.latent = {.rank = 512,
+                          .query_rank = 1536,
+                          .plain_dim = 192,
+                          .rope_dim = 64,
+                          .value_dim = 256,
+                          .index_heads = 16,
+                          .index_dim = 128,
+                          .index_top = 2048};
+  config.mixers.gemma.streams = 4;
+  config.mixers.gemma.hyper_magnitude = 2;
+  config.mixers.gemma.hyper_eps = 1e-6f;
+  ExpertConfig& experts = config.experts;
+  experts.width = 768;
+  experts.scale = 2.827f;
+  experts.groups = experts.groups_used = 1;
+  experts.dense_first = 1;
+  experts.gate_limit = 10;
+}
 void youtu_defaults(ModelConfig& config) {
   deepseek3_defaults(config);
   config.context_length = 131072;
@@ -159,14 +188,16 @@ namespace {
 
 Status read_key_index(const Json& json, const ConfigSource& source, ModelConfig& config) {
   if (config.mixers.latent.index_heads == 0) return ok_status();
-  if (config.mixers.latent.index_interleaved) {  // GLM-5's alone share
+  // GLM-5's and Hunyuan V4's alone share.
+  const bool hy_v4 = config.architecture == "hy_v4";
+  if (config.mixers.latent.index_interleaved || hy_v4) {
     const std::string_view name =
         latent_member(json, "indexer_types") != nullptr ? "indexer_types" : "index_topk_pattern";
     if (const Json* const types = latent_member(json, name)) {
       HR_RETURN_IF_ERROR(read_index_types(*types, name, source, config));
     } else {
       HR_ASSIGN_OR_RETURN(const int32_t period,
-                          latent_number_or(json, source, "index_topk_freq", 1));
+                          latent_number_or(json, source, "index_topk_freq", hy_v4 ? 4 : 1));
       HR_ASSIGN_OR_RETURN(const int32_t first,
                           latent_number_or(json, source, "index_skip_topk_offset", 2));
       share_all_but_each(period, first, config);

@@ -60,6 +60,17 @@ inline constexpr std::array<std::string_view, 1> kDeepSeek3Classes{"DeepseekV3Fo
 inline constexpr std::array<std::string_view, 1> kGlm4MoeLiteClasses{"Glm4MoeLiteForCausalLM"};
 // Latent attention without experts; a GGUF file of them is a DeepSeek that has none.
 inline constexpr std::array<std::string_view, 1> kYoutuClasses{"YoutuForCausalLM"};
+inline constexpr std::array<std::string_view, 1> kAxK1Classes{"AXK1ForCausalLM"};
+inline constexpr std::array<std::string_view, 1> kHyV4Classes{"HYV4ForCausalLM"};
+inline constexpr auto kHyV4Fields = [] {
+  std::array<ConfigField, kSparseFields.size() + 4> fields;
+  auto next = std::copy(kSparseFields.begin(), kSparseFields.end(), fields.begin());
+  *next++ = {&GemmaConfig::streams, "", "hc_mult", 1, 16};
+  *next++ = {&GemmaConfig::hyper_magnitude, "", "hc_magnitude", 1e-6, 1e6};
+  *next++ = {&GemmaConfig::hyper_eps, "", "hc_eps", 0, 1};
+  *next++ = {&ExpertConfig::gate_limit, "", "swiglu_limit", 1e-6, 1e6};
+  return fields;
+}();
 inline constexpr std::array<std::string_view, 1> kDeepSeek32Classes{"DeepseekV32ForCausalLM"};
 inline constexpr std::array<std::string_view, 1> kGlmDsaClasses{"GlmMoeDsaForCausalLM"};
 
@@ -67,6 +78,8 @@ void deepseek2_defaults(ModelConfig& config);
 void deepseek3_defaults(ModelConfig& config);
 void glm4_moe_lite_defaults(ModelConfig& config);
 void youtu_defaults(ModelConfig& config);
+void axk1_defaults(ModelConfig& config);
+void hy_v4_defaults(ModelConfig& config);
 void deepseek32_defaults(ModelConfig& config);
 void glm_dsa_defaults(ModelConfig& config);
 

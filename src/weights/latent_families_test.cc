@@ -79,5 +79,32 @@ TEST(LatentFamilies, RefusesWhatIsNoIndexByItsField) {
   expect(R"("index_topk_freq": -1)", "index_topk_freq: is no number");
 }
 
+// Of the first two layers each has an index, then each fourth.
+TEST(LatentFamilies, HunyuanV4sLayersShareAnIndexWhereAFileIsSilent) {
+  const auto config = read_sparse("HYV4ForCausalLM");
+  ASSERT_TRUE(config.ok()) << config.status().message();
+  EXPECT_EQ(config->mixers.latent.index_shared,
+            Flags({false, false, true, true, true, false, true}));
+  EXPECT_EQ(config->mixers.latent.index_heads, 16);
+  EXPECT_FALSE(config->qk_rows_interleaved);
+  EXPECT_EQ(config->mixers.gemma.streams, 4);
+  EXPECT_EQ(config->mixers.gemma.hyper_magnitude, 2);
+  EXPECT_EQ(config->experts.gate_limit, 10);
+  EXPECT_EQ(config->experts.dense_first, 1);
+  EXPECT_TRUE(has_joined_layers(*config));
+  const auto unlimited = read_sparse("HYV4ForCausalLM", R"("swiglu_limit": 0.0)");
+  EXPECT_EQ(unlimited.status().message(),
+            "config.json: swiglu_limit: 0 is not between 1e-06 and 1000000");
+}
+
+TEST(LatentFamilies, AxK1IsDeepSeekWithOneDenseLayer) {
+  const auto config = read_sparse("AXK1ForCausalLM");
+  ASSERT_TRUE(config.ok()) << config.status().message();
+  EXPECT_EQ(config->experts.count, 192);
+  EXPECT_EQ(config->experts.groups, 8);
+  EXPECT_EQ(config->experts.dense_first, 1);
+  EXPECT_EQ(config->mixers.latent.index_heads, 0);
+}
+
 }  // namespace
 }  // namespace headrace

@@ -60,6 +60,7 @@ struct ExpertConfig {
   int32_t shared_count = 0;            // experts that every token takes; as one network they have
   int32_t shared_width = 0;            // this width; 0 = none
   float tolerance = 0;                 // of kSparseMixer
+  float gate_limit = 0;                // of gates, and of ups on both sides; 0: none
   float scale = 1;                     // of the weights of experts that are chosen
   bool averaged = false;               // with what shared experts make, in place of their sum
   std::optional<bool> normalised;      // these add up to 1; empty = the architecture's rule
@@ -181,6 +182,9 @@ struct GemmaConfig {
   bool scales_corrected = true;
   bool streams_stacked = false;  // their matrices lie in one tensor
   int32_t laurel_rank = 0;
+  // Of Hunyuan V4, whose streams are read and written by gates.
+  float hyper_magnitude = 0;  // 0: they are not
+  float hyper_eps = 0;
   // [layers] or empty: of gates, those above mean + so many deviations are kept; NaN: all.
   std::vector<float> gate_cutoffs;
 };
@@ -194,6 +198,24 @@ struct AddedScales {
   float linear_branch = 1;
   float network_rows = 1;
   float network_branch = 1;
+};
+
+// Of delta rules, how a state learns and forgets.
+struct DeltaRuleConfig {
+  float beta_scale = 1;   // what rates of learning are multiplied by (OLMo-Hybrid)
+  float decay_floor = 0;  // of the logarithms of decays; 0: none (Ling 3)
+};
+
+// Of heads that are not all alike: values of another size than keys, and layers that slide beside
+// others (MiMo V2, Laguna).
+struct HeadSizes {
+  int32_t value_dim = 0;         // 0: as keys
+  float value_scale = 1;         // what values are multiplied by
+  int32_t sliding_kv_heads = 0;  // of layers that slide; 0: as of the others
+  int32_t sliding_rope_dim = 0;  // likewise
+  std::vector<int32_t> queries;  // [layers] query heads; empty: all as ModelConfig::heads
+  bool gates_of_heads = false;   // one a head, not one a component
+  float qkv_clamp = 0;           // of queries, keys and values (DBRX); 0: none
 };
 
 // By how much the queries of later positions are multiplied: 1 + scale * ln(1 + floor((position +
@@ -220,7 +242,7 @@ struct MixerConfig {
   // How the file has it: heads' rows of q, k, v and z in one tensor (Qwen3-Next); log(-rate).
   bool tensors_by_head = false;
   bool rate_is_log = false;
-  float beta_scale = 1;  // what rates of learning are multiplied by (OLMo-Hybrid)
+  DeltaRuleConfig delta;
   StateSpaceConfig state_space;
   BranchMultipliers multipliers;
   bool one_part = false;     // a layer is its mixer or a network, not both (Mamba, Nemotron-H)
@@ -233,6 +255,7 @@ struct MixerConfig {
   int32_t drafting_layers = 0;  // behind the others; not read
   GemmaConfig gemma;
   AddedScales added;
+  HeadSizes head_sizes;
   std::vector<double> rope_thetas;  // [layers], 0: the layer does not rotate; empty: all alike
   TemperatureConfig temperature;
   bool chunks = false;  // layers that slide see the run of `window` positions that a row is in

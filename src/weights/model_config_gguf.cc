@@ -15,6 +15,7 @@
 #include "weights/model_config.h"
 #include "weights/model_family.h"
 #include "weights/rwkv_family.h"
+#include "weights/window_families.h"
 
 namespace headrace {
 namespace {
@@ -39,9 +40,10 @@ class GgufConfigReader {
     config_.mixers.parallel = parallel.value_or(false);
     read_tensors();
     HR_RETURN_IF_ERROR(read_expert_rules());
-    HR_RETURN_IF_ERROR(read_gguf_kimi_linear(source_, config_));
+    HR_RETURN_IF_ERROR(read_gguf_kimi_linear(file_, source_, config_));
     HR_RETURN_IF_ERROR(read_gguf_minimax(file_, source_, config_));
     read_gguf_kin(file_, config_);
+    HR_RETURN_IF_ERROR(read_gguf_windowed(file_, source_, config_));
     HR_RETURN_IF_ERROR(read_latent());
     HR_RETURN_IF_ERROR(read_gguf_key_index(file_, source_, config_));
     if (has_state_space(family_)) {
@@ -84,7 +86,7 @@ class GgufConfigReader {
                                      "attention to later tokens is not supported");
     }
     HR_ASSIGN_OR_RETURN(const auto clamp, file_.optional_float(key("attention.clamp_kqv")));
-    if (clamp.value_or(0) != 0) {
+    if (clamp.value_or(0) != 0 && family_.architecture != "dbrx") {
       return file_.unsupported_field(key("attention.clamp_kqv"), "is not supported");
     }
     return ok_status();
@@ -377,7 +379,9 @@ class GgufConfigReader {
   }
 
   Status check_value_length() const {
-    if (config_.mixers.latent.rank > 0) return ok_status();
+    if (config_.mixers.latent.rank > 0 || config_.mixers.head_sizes.value_dim > 0) {
+      return ok_status();
+    }
     const std::string name = key("attention.value_length");
     HR_ASSIGN_OR_RETURN(const auto value_length, file_.optional_int(name));
     const int32_t key_length = config_.mixers.gemma.full_head_dim > 0

@@ -110,7 +110,7 @@ class JsonConfigReader {
     }
     for (const auto& [name, known] : {std::pair("swiglu_limit", 7.0), {"swiglu_alpha", 1.702}}) {
       HR_ASSIGN_OR_RETURN(const double value, number_or(json_, name, known));
-      if (value == known) continue;
+      if (value == known || source_.family->reads_hf(name)) continue;
       return source_.unsupported_field(name,
                                        fmt::format("{} is not supported, only {}", value, known));
     }

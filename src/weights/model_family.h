@@ -18,7 +18,9 @@ using ConfigMember =
     std::variant<int32_t ModelConfig::*, float ModelConfig::*, double ModelConfig::*,
                  int32_t ExpertConfig::*, float ExpertConfig::*, int32_t MixerConfig::*,
                  float MixerConfig::*, int32_t LatentConfig::*, int32_t StateSpaceConfig::*,
-                 int32_t RwkvConfig::*, int32_t GemmaConfig::*, float AddedScales::*>;
+                 int32_t RwkvConfig::*, int32_t GemmaConfig::*, float GemmaConfig::*,
+                 float AddedScales::*, int32_t HeadSizes::*, float HeadSizes::*,
+                 float DeltaRuleConfig::*>;
 
 // visit(value) with the number of `config` that `member` is.
 template <class Config, class Visit>
@@ -39,6 +41,10 @@ decltype(auto) visit_member(Config& config, ConfigMember member, const Visit& vi
           return visit(config.mixers.gemma.*of);
         } else if constexpr (requires { config.mixers.added.*of; }) {
           return visit(config.mixers.added.*of);
+        } else if constexpr (requires { config.mixers.head_sizes.*of; }) {
+          return visit(config.mixers.head_sizes.*of);
+        } else if constexpr (requires { config.mixers.delta.*of; }) {
+          return visit(config.mixers.delta.*of);
         } else {
           return visit(config.mixers.*of);
         }
@@ -68,7 +74,8 @@ struct ConfigField {
            std::holds_alternative<int32_t LatentConfig::*>(member) ||
            std::holds_alternative<int32_t StateSpaceConfig::*>(member) ||
            std::holds_alternative<int32_t RwkvConfig::*>(member) ||
-           std::holds_alternative<int32_t GemmaConfig::*>(member);
+           std::holds_alternative<int32_t GemmaConfig::*>(member) ||
+           std::holds_alternative<int32_t HeadSizes::*>(member);
   }
 };
 

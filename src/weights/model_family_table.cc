@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <array>
 
+#include "weights/dbrx_family.h"
 #include "weights/gemma_families.h"
 #include "weights/gpt_families.h"
 #include "weights/kimi_linear_family.h"
@@ -14,6 +15,7 @@
 #include "weights/minimax_family.h"
 #include "weights/recurrent_gemma_family.h"
 #include "weights/rwkv_family.h"
+#include "weights/window_families.h"
 
 namespace headrace {
 namespace {
@@ -557,6 +559,8 @@ constexpr auto kFamilies = std::to_array<ModelFamily>({
     {"glm-dsa", kGlmDsaClasses, kSilu, kInterleaved, kSparseFields, glm_dsa_defaults},
     {"kimi-linear", kKimiLinearClasses, kSilu, !kInterleaved, kKimiLinearFields,
      kimi_linear_defaults, false, LayerMixer::kKimiDelta},
+    {"bailingmoe3", kLing3Classes, kSilu, kInterleaved, kLing3Fields, ling3_defaults, false,
+     LayerMixer::kKimiDelta},
     {"minimax-01", kMiniMaxClasses, kSilu, !kInterleaved, kMiniMaxFields, minimax_defaults, false,
      LayerMixer::kLightning},
     {"olmoe", kOlmoeClasses, kSilu, !kInterleaved, kOlmoeFields, olmoe_defaults},
@@ -662,6 +666,12 @@ constexpr auto kFamilies = std::to_array<ModelFamily>({
     {"granite-swa", kGraniteMoeSwaClasses, kSilu, !kInterleaved, kGraniteMoeSwaFields,
      granite_moe_swa_defaults},
     {"minicpm3", kMiniCpm3Classes, kSilu, !kInterleaved, kMiniCpm3Fields, minicpm3_defaults},
+    {"bitnet", kBitNetClasses, kReluSquared, !kInterleaved, kBitNetFields, bitnet_defaults},
+    {"hy_v4", kHyV4Classes, kSilu, !kInterleaved, kHyV4Fields, hy_v4_defaults},
+    {"axk1", kAxK1Classes, kSilu, kInterleaved, kDeepSeekFields, axk1_defaults},
+    {"dbrx", kDbrxClasses, kSilu, !kInterleaved, kDbrxFields, dbrx_defaults},
+    {"mimo2", kMiMo2Classes, kSilu, !kInterleaved, kMiMo2Fields, mimo2_defaults},
+    {"laguna", kLagunaClasses, kSilu, !kInterleaved, kLagunaFields, laguna_defaults},
     {"exaone-moe", kExaoneMoeClasses, kSilu, !kInterleaved, kExaoneMoeFields, exaone_moe_defaults},
 });
 

@@ -142,7 +142,7 @@ struct StoredTensor {
 bool has_quants(const SafetensorsTensor& tensor, HubMethod method) {
   const std::string_view type = tensor.type->name;
   return type == "F8_E4M3" || (type == "I8" && method == HubMethod::kCompressedTensors) ||
-         (type == "U8" && method == HubMethod::kModelOpt);
+         (type == "U8" && (method == HubMethod::kModelOpt || method == HubMethod::kBitNet));
 }
 
 // The tensors of a quantised model: several are one matrix.
@@ -202,7 +202,8 @@ Result<std::vector<StoredTensor>> stored_tensors(const Files& files, std::string
 }  // namespace
 
 Result<std::vector<SafetensorsWeightSource::NamedTensor>> SafetensorsWeightSource::name_tensors(
-    const Files& files, std::string_view description, const SafetensorsOptions& options) {
+    const Files& files, std::string_view description, const SafetensorsOptions& options,
+    Reshaped& reshaped) {
   HR_ASSIGN_OR_RETURN(std::vector<StoredTensor> stored,
                       stored_tensors(files, description, options));
   std::vector<NamedTensor> tensors;
@@ -214,6 +215,11 @@ Result<std::vector<SafetensorsWeightSource::NamedTensor>> SafetensorsWeightSourc
     }
     if (match->gguf.empty()) continue;
     if (match->gguf == "output.weight" && options.tied_embeddings) continue;
+    if (is_flat_stack(match->form)) {
+      auto stack = stack_of(files, *each.tensor, reshaped);
+      if (!stack.ok()) return stack.status().with_context(description);
+      each.tensor = *stack;
+    }
     NamedTensor named{.name = match->gguf,
                       .expert = match->expert,
                       .offset = match->offset,
@@ -244,6 +250,28 @@ Result<std::vector<SafetensorsWeightSource::NamedTensor>> SafetensorsWeightSourc
     tensors.push_back(std::move(named));
   }
   return tensors;
+}
+
+// Of matrices one below the other, as many as the router beside them has rows.
+Result<const SafetensorsTensor*> SafetensorsWeightSource::stack_of(const Files& files,
+                                                                   const SafetensorsTensor& flat,
+                                                                   Reshaped& reshaped) {
+  const std::string_view name = flat.name;
+  const std::string router = fmt::format(
+      "{}router.layer.weight", name.substr(0, std::min(name.find("experts."), name.size())));
+  int64_t experts = 0;
+  for (const auto& file : files) {
+    const SafetensorsTensor* const found = file->find(router);
+    if (found != nullptr && found->shape.rank() == 2) experts = found->shape[0];
+  }
+  if (experts < 1 || flat.shape.rank() != 2 || flat.shape[0] % experts != 0) {
+    return hub_tensor_error(
+        flat, fmt::format("shape {} is no stack of {} matrices", flat.shape.to_string(), experts));
+  }
+  auto stack = std::make_unique<SafetensorsTensor>(flat);
+  stack->shape = Shape{experts, flat.shape[0] / experts, flat.shape[1]};
+  reshaped.push_back(std::move(stack));
+  return reshaped.back().get();
 }
 
 // The experts' matrices in one tensor, each made by itself.
@@ -278,10 +306,12 @@ Status SafetensorsWeightSource::add_experts(const Files& files, const Safetensor
 
 Result<std::unique_ptr<SafetensorsWeightSource>> SafetensorsWeightSource::create(
     Files files, std::string description, const SafetensorsOptions& options) {
-  HR_ASSIGN_OR_RETURN(std::vector<NamedTensor> tensors, name_tensors(files, description, options));
+  Reshaped reshaped;
+  HR_ASSIGN_OR_RETURN(std::vector<NamedTensor> tensors,
+                      name_tensors(files, description, options, reshaped));
   HR_ASSIGN_OR_RETURN(std::vector<Entry> entries, join(std::move(tensors), description));
   return std::unique_ptr<SafetensorsWeightSource>(new SafetensorsWeightSource(
-      std::move(files), std::move(description), options, std::move(entries)));
+      std::move(files), std::move(description), options, std::move(entries), std::move(reshaped)));
 }
 
 // Tensors of one name are the matrices of one stack.
@@ -386,8 +416,9 @@ Status SafetensorsWeightSource::check_quantised(const Entry& entry, std::string_
 
 SafetensorsWeightSource::SafetensorsWeightSource(Files files, std::string description,
                                                  const SafetensorsOptions& options,
-                                                 std::vector<Entry> entries)
+                                                 std::vector<Entry> entries, Reshaped reshaped)
     : files_(std::move(files)),
+      reshaped_(std::move(reshaped)),
       description_(std::move(description)),
       names_(options.names),
       is_quantised_(options.quantisation.has_value()),

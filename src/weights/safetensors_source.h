@@ -89,9 +89,14 @@ class SafetensorsWeightSource final : public WeightSource {
   struct NamedTensor;  // a tensor of a file, and what it is here
   static Result<std::vector<Entry>> join(std::vector<NamedTensor> tensors,
                                          std::string_view description);
+  // Tensors of files under other shapes.
+  using Reshaped = std::vector<std::unique_ptr<const SafetensorsTensor>>;
   static Result<std::vector<NamedTensor>> name_tensors(
       const std::vector<std::shared_ptr<const SafetensorsFile>>& files,
-      std::string_view description, const SafetensorsOptions& options);
+      std::string_view description, const SafetensorsOptions& options, Reshaped& reshaped);
+  static Result<const SafetensorsTensor*> stack_of(
+      const std::vector<std::shared_ptr<const SafetensorsFile>>& files,
+      const SafetensorsTensor& flat, Reshaped& reshaped);
   static Status add_experts(const std::vector<std::shared_ptr<const SafetensorsFile>>& files,
                             const SafetensorsTensor& tensor, const HfMatch& match,
                             std::vector<NamedTensor>& tensors);
@@ -99,7 +104,7 @@ class SafetensorsWeightSource final : public WeightSource {
   static Status check_quantised(const Entry& entry, std::string_view description);
   SafetensorsWeightSource(std::vector<std::shared_ptr<const SafetensorsFile>> files,
                           std::string description, const SafetensorsOptions& options,
-                          std::vector<Entry> entries);
+                          std::vector<Entry> entries, Reshaped reshaped);
   Entry* find(std::string_view name) const;
   static DType dtype_of(const Entry& entry);
   // Of a quantised entry: its matrices, as get() gives them.
@@ -118,6 +123,7 @@ class SafetensorsWeightSource final : public WeightSource {
   static std::unique_ptr<std::byte[]> each_second(const Entry& entry);
 
   std::vector<std::shared_ptr<const SafetensorsFile>> files_;
+  const Reshaped reshaped_;
   std::string description_;
   HfTensorNames names_;
   bool is_quantised_;

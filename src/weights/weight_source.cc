@@ -136,19 +136,28 @@ class GgufMxfp4Rows final : public RowReader {
 
 GgufWeightSource::GgufWeightSource(std::shared_ptr<const GgufFile> file) : file_(std::move(file)) {
   for (const GgufTensor& tensor : file_->plan().tensors) {
-    if (!tensor.name.ends_with(".ffn_norm")) continue;
-    std::string name = fmt::format("{}.weight", tensor.name);
-    if (file_->find_tensor(name) == nullptr) weightless_.emplace(std::move(name), &tensor);
+    std::string name;
+    if (tensor.name.ends_with(".ffn_norm")) name = fmt::format("{}.weight", tensor.name);
+    // Ling 3's output gates of Kimi Delta Attention, which no other matrix follows.
+    constexpr std::string_view kGates = "ssm_g_a.weight";
+    if (tensor.name.ends_with(kGates)) {
+      const std::string_view layer = tensor.name.substr(0, tensor.name.size() - kGates.size());
+      const bool first = file_->find_tensor(fmt::format("{}ssm_g_b.weight", layer)) != nullptr;
+      if (!first) name = fmt::format("{}attn_gate.weight", layer);
+    }
+    if (!name.empty() && file_->find_tensor(name) == nullptr) {
+      renamed_.emplace(std::move(name), &tensor);
+    }
   }
 }
 
 const GgufTensor* GgufWeightSource::find(std::string_view name) const {
-  const auto at = weightless_.find(name);
-  return at == weightless_.end() ? file_->find_tensor(name) : at->second;
+  const auto at = renamed_.find(name);
+  return at == renamed_.end() ? file_->find_tensor(name) : at->second;
 }
 
 std::string_view GgufWeightSource::name_of(const GgufTensor& tensor) const {
-  for (const auto& [name, found] : weightless_) {
+  for (const auto& [name, found] : renamed_) {
     if (found == &tensor) return name;
   }
   return tensor.name;

@@ -106,7 +106,7 @@ class GgufWeightSource final : public WeightSource {
 
   std::shared_ptr<const GgufFile> file_;
   // By name with ".weight", which llama.cpp's converter leaves out of Falcon-H1's ffn_norm.
-  std::map<std::string, const GgufTensor*, std::less<>> weightless_;
+  std::map<std::string, const GgufTensor*, std::less<>> renamed_;
 };
 
 }  // namespace headrace

@@ -43,6 +43,21 @@ TEST(GgufWeightSource, TakesANormOfANetworkThatIsNoWeightByName) {
   EXPECT_FALSE(source.has("blk.1.ffn_norm.weight"));
 }
 
+// Of Kimi Delta Attention: Ling 3's gates are one matrix, Kimi-Linear's two.
+TEST(GgufWeightSource, TakesGatesOfOneMatrixByTheNameOfGates) {
+  GgufBuilder builder;
+  for (const char* name : {"blk.0.ssm_g_a", "blk.1.ssm_g_a", "blk.1.ssm_g_b"}) {
+    builder.add_tensor(std::string(name) + ".weight", {32, 2}, 0);
+  }
+  const std::string data = builder.build();
+  auto file = GgufFile::from_memory(std::as_bytes(std::span(data.data(), data.size())), "t.gguf");
+  ASSERT_TRUE(file.ok()) << file.status().message();
+  const GgufWeightSource source(*file);
+  EXPECT_TRUE(source.has("blk.0.attn_gate.weight"));
+  EXPECT_FALSE(source.has("blk.1.attn_gate.weight"));
+  EXPECT_TRUE(source.has("blk.1.ssm_g_a.weight"));
+}
+
 class Dummy : public testing::Test {
  protected:
   static std::unique_ptr<DummyWeightSource> make(DType dtype, int threads = 1, uint64_t seed = 0) {

@@ -64,6 +64,14 @@ compare.FAMILIES["minicpm3"] = ("MiniCPM3", dict(tiny.MINICPM3, scale_emb=12, sc
 compare.FAMILIES["minimax"] = ("MiniMax", dict(
     tiny.MINIMAX, num_hidden_layers=8, layer_types=["linear_attention"] * 7 + ["full_attention"], **{f"{part}_alpha_factor": 3.5 for part in
     ("full_attn", "linear_attn", "mlp")}, **{f"{part}_beta_factor": 1.0 for part in ("full_attn", "linear_attn", "mlp")}), "bfloat16")
+# One share of heads rotates in all layers; experts have no groups, and no scale.
+compare.FAMILIES["mimo2"] = ("MiMoV2Flash", dict(tiny.MIMO2, n_group=1, topk_group=1, routed_scaling_factor=1.0, rope_parameters={
+    kind: dict(rope_type="default", rope_theta=theta, partial_rotary_factor=0.334) for kind, theta in (("full_attention", 1e4), ("sliding_attention", 500.0))}),
+    "bfloat16")
+# A file does not say which layers slide: all but each fourth, from the first on.
+compare.FAMILIES["laguna"] = ("Laguna", dict(tiny.LAGUNA, num_hidden_layers=5, layer_types=tiny.kinds_of_layers("fsssf")), "bfloat16")
+compare.FAMILIES["ling3"] = ("BailingHybrid", {**tiny.LING3, "n_group": 1, "topk_group": 1, "num_hidden_layers": 3,
+                                               **{key: tiny.LING3[key][:3] for key in ("layer_types", "mlp_layer_types")}}, "bfloat16")
 compare.FAMILIES["gemma3n"][1]["vocab_size_per_layer_input"] = 128
 
 
@@ -84,6 +92,22 @@ def hub_keys(config):
         keys.update(architectures=["MiniMaxText01ForCausalLM"], rotary_dim=config["head_dim"],
                     **{f"layernorm_{there}_{of}": config[f"{here}_{of}_factor"] for of in ("alpha", "beta") for here, there in
                        (("full_attn", "full_attention"), ("linear_attn", "linear_attention"), ("mlp", "mlp"))})
+    if kind == "mimo_v2_flash":
+        rotates = config.pop("rope_parameters")
+        keys.update(rope_theta=rotates["full_attention"]["rope_theta"], swa_rope_theta=rotates["sliding_attention"]["rope_theta"],
+                    rope_parameters=rotates["full_attention"], topk_method="noaux_tc", scoring_func="sigmoid",
+                    swa_num_key_value_heads=2 * config["num_key_value_heads"], swa_num_attention_heads=config["num_attention_heads"],
+                    swa_head_dim=config["head_dim"], swa_v_head_dim=config["v_head_dim"], layernorm_epsilon=config["rms_norm_eps"],
+                    hybrid_layer_pattern=[int(layer == "sliding_attention") for layer in config["layer_types"]])
+    if kind == "laguna":
+        keys = {}
+    if kind == "bailing_hybrid":
+        keys = dict(architectures=["BailingMoeV3ForCausalLM"], no_kda_lora=True, gated_attention_proj_granularity_type="head_wise",
+                    head_dim=config["linear_head_dim"], norm_topk_prob=config["moe_renormalize"], score_function="sigmoid",
+                    moe_shared_expert_intermediate_size=config["moe_intermediate_size"], num_experts_per_tok=config["num_experts_per_token"],
+                    max_position_embeddings=config["model_max_length"], layer_group_size=3)
+    if kind == "dbrx":
+        keys = {}
     if kind == "afmoe":
         keys.update(route_norm=True, score_func="sigmoid")
     if kind == "nemotron_h":

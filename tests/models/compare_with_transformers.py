@@ -32,7 +32,7 @@ import make_tiny_models as tiny
 FAMILIES = {**tiny.FOLDERS, **tiny.LATER_FOLDERS, **tiny.EXPERT_FOLDERS, **tiny.ROUTER_FOLDERS, **tiny.STATE_FOLDERS,
             **tiny.LATER_STATE_FOLDERS, **tiny.LATENT_FOLDERS, **tiny.KIN_FOLDERS, **tiny.GPT_FOLDERS,
             **tiny.MAMBA_FOLDERS, **tiny.LAST_FOLDERS, **tiny.NEWEST_FOLDERS, **tiny.LLAMA4_FOLDERS, **tiny.SPARSE_FOLDERS, **tiny.KIMI_FOLDERS,
-            **tiny.MORE_FOLDERS}
+            **tiny.MORE_FOLDERS, **tiny.LATEST_FOLDERS}
 DIFFERENCE_MAX = 1e-4  # of ln p, as the test has it
 # Whose sizes hang together in ways of their own.
 AS_THEY_ARE = {*tiny.STATE_FOLDERS, *tiny.LATER_STATE_FOLDERS, *tiny.LATENT_FOLDERS, *tiny.GPT_FOLDERS,
@@ -78,6 +78,41 @@ def drawn_sizes(name, options, rng):
         return dict(num_attention_heads=heads, num_key_value_heads=heads, kv_lora_rank=rng.choice([8, 20, 33]), qk_rope_head_dim=rng.choice([4, 8, 16]),
                     qk_nope_head_dim=rng.choice([6, 12, 17]), v_head_dim=rng.choice([5, 10, 16]), linear_head_dim=rng.choice([5, 16, 33, 48]),
                     linear_num_heads=heads, linear_conv_kernel_dim=rng.choice([2, 3, 4]))
+    if name == "mimo2":
+        kv_heads, dim, window = rng.choice([1, 2, 3]), rng.choice([12, 16, 24, 32]), rng.choice([5, 9, 17, 33])
+        shares = [kind["partial_rotary_factor"] for kind in options["rope_parameters"].values()]
+        rotated = [(rng.choice([4, 6, 8, dim]) + 0.01) / (dim + 0.01) for _ in shares]
+        rotates = [dict(rope_type="default", rope_theta=theta, partial_rotary_factor=rotated[0] if shares[0] == shares[1] else share)
+                   for theta, share in zip((1e4, 500.0), rotated)]
+        return dict(num_attention_heads=2 * kv_heads * rng.choice([1, 2]), num_key_value_heads=kv_heads, head_dim=dim, v_head_dim=rng.choice([6, 8, 10, 16, 48]),
+                    sliding_window=window, attention_value_scale=rng.choice([None, 0.5, 1.7]), hidden_size=rng.choice([32, 40, 56]),
+                    rope_parameters=dict(zip(("full_attention", "sliding_attention"), rotates)))
+    if name.startswith("laguna"):
+        kv_heads, layers = rng.choice([1, 2, 3]), options["num_hidden_layers"]
+        heads = None if name == "laguna-elements" else [kv_heads * rng.choice([1, 2, 3]) for _ in range(layers)]
+        return dict(num_attention_heads=2 * kv_heads, num_attention_heads_per_layer=heads, num_key_value_heads=kv_heads, head_dim=rng.choice([8, 16, 24]),
+                    sliding_window=rng.choice([5, 9, 17, 33]), hidden_size=rng.choice([32, 40, 56]), shared_expert_intermediate_size=rng.choice([16, 24, 56]))
+    if name.startswith("ling3"):
+        heads = rng.choice([2, 3, 5])
+        return dict(num_attention_heads=heads, num_key_value_heads=heads, kv_lora_rank=rng.choice([8, 20, 33]), qk_rope_head_dim=rng.choice([4, 8, 16]),
+                    qk_nope_head_dim=rng.choice([6, 12, 17]), v_head_dim=rng.choice([5, 10, 16]), head_dim=rng.choice([5, 16, 33, 48]),
+                    short_conv_kernel_size=rng.choice([2, 3, 4]), kda_lower_bound=rng.choice([-2.0, -5.0, -8.0]))
+    if name == "hy-v4":
+        rotated, heads = rng.choice([4, 8, 16]), rng.choice([2, 3, 5])
+        return dict(num_attention_heads=heads, num_key_value_heads=heads, kv_lora_rank=rng.choice([8, 20, 33]), qk_rope_head_dim=rotated,
+                    qk_nope_head_dim=rng.choice([6, 12, 17]), v_head_dim=rng.choice([5, 10, 16]), q_lora_rank=rng.choice([12, 24]), hc_mult=rng.choice([2, 3, 4]),
+                    index_head_dim=rotated * rng.choice([1, 2, 3]), index_n_heads=rng.choice([9, 12, 21]), index_topk=rng.choice([5, 17, 33, 64]),
+                    swiglu_limit=rng.choice([0.7, 1.5, 10.0]))
+    if name == "axk1":
+        heads = rng.choice([2, 3, 5])
+        return dict(num_attention_heads=heads, num_key_value_heads=heads, kv_lora_rank=rng.choice([8, 20, 33]), qk_rope_head_dim=rng.choice([4, 8, 16]),
+                    qk_nope_head_dim=rng.choice([6, 12, 17]), v_head_dim=rng.choice([5, 10, 16]), q_lora_rank=rng.choice([12, 24]))
+    if name == "dbrx":
+        kv_heads = rng.choice([1, 2, 3])
+        heads = kv_heads * rng.choice([1, 2, 3])
+        return dict(n_heads=heads, d_model=heads * rng.choice([8, 12, 20]), attn_config=dict(kv_n_heads=kv_heads, clip_qkv=rng.choice([0.7, 1.5, None]), rope_theta=10000.0),
+                    ffn_config=dict(ffn_hidden_size=rng.choice([16, 24, 40]), moe_num_experts=rng.choice([5, 8]), moe_top_k=rng.choice([2, 3]),
+                                    moe_normalize_expert_weights=rng.choice([None, 1.0])))
     if name in ("minicpm3", "youtu"):
         heads, rotated = rng.choice([2, 3, 5]), 8 if name == "minicpm3" else rng.choice([4, 8, 16])
         return dict(num_attention_heads=heads, num_key_value_heads=heads, kv_lora_rank=rng.choice([8, 20, 33]), qk_rope_head_dim=rotated,
@@ -177,14 +212,14 @@ def errors(binary, folder, only="Every*:TinyModels.Give*"):
 
 def neutral(name, value):
     """What does nothing in the place of a small tensor, or None."""
-    if name.endswith("sinks"):
+    if name.endswith(("sinks", "learnable_sink_param")):
         return torch.full_like(value, -30.0)
     if name.endswith(("laurel.linear_left.weight", "per_layer_input_gate.weight", "prediction_coefs.weight", "correction_coefs.weight",
                       "embed_tokens_per_layer.weight", "per_layer_model_projection.weight")):
         return torch.zeros_like(value)
     if name.endswith(("correct_output_scale", "router.scale", "per_expert_scale", "layer_scalar", "indexer.weights_proj.weight")):
         return torch.ones_like(value)
-    if name.endswith((".D", "bias", "k_a", "r_k", *(f"attn.x_{of}" for of in "rwkvag"), "ffn.x_k")):
+    if name.endswith(("hc_base", "hc_scale", "hc_head_base", "hc_head_scale", ".D", "bias", "k_a", "r_k", *(f"attn.x_{of}" for of in "rwkvag"), "ffn.x_k")):
         return torch.zeros_like(value)
     if name.endswith(("k_k", "alpha_p", "alpha_n")):  # others
         return torch.flip(value, [0]) if value.numel() > 1 else value + 0.5
@@ -197,6 +232,7 @@ def neutral(name, value):
 
 # Values that do nothing, or something else, in the place of a key's. Of numbers that only scale, another.
 KNOCKED_KEYS = {
+    "hc_magnitude": 1.0, "hc_eps": 0.5, "clip_qkv": None, "moe_top_k": 1, "moe_normalize_expert_weights": None, "attention_value_scale": 1.0, "moe_routed_scaling_factor": 1.0, "num_expert_group": 1, "kda_lower_bound": -1.0, "kda_safe_gate": None,
     "window_size": 4096, "rotary_dim": 6, "mup_enabled": None, "route_scale": 1.0, "router_scaling_factor": 1.0, "scale_emb": 1.0, "scale_depth": 3.0,
     "dim_model_base": 96, "scale_embedding": None, "layer_rope_theta": None, "linear_allow_neg_eigval": None, "qk_layernorm": None, "expert_selection_fn": "sigmoid", "shared_expert_combination_strategy": "average",
     "prefix_dense_sliding_window_pattern": 3, "mlp_layer_types": None,
@@ -230,10 +266,11 @@ MOVE_NOTHING = {("flex-olmo", "norm_topk_prob"), ("minimax-m2", "partial_rotary_
                 *((name, "time_step_rank") for name in ("mamba2", "mamba2-biases")),
                 *((name, "router_jitter_noise") for name in ("minimax",)),
                 # All layers of these are of one type, whatever a file says; those of one have an index each.
-                *((name, "layer_types") for name in tiny.SPARSE_FOLDERS), ("glm-dsa", "indexer_types"),
+                *((name, "layer_types") for name in (*tiny.SPARSE_FOLDERS, "hy-v4")), ("glm-dsa", "indexer_types"),
                 # Of training alone; what a key switches off.
                 ("llama4", "router_jitter_noise"), ("llama4-plain", "router_jitter_noise"),
                 ("gemma3n-streams", "model.language_model.layers.altup.correct_output_scale"),
+                ("laguna-elements", "sliding_window"), ("ling3", "rope_theta"), ("ling3-unbounded", "rope_theta"), ("ling3-unbounded", "kda_lower_bound"), ("dbrx", "attn_config.rope_theta"),
                 ("jamba-dense", "num_experts_per_tok"), ("jamba-dense", "expert_layer_offset")}
 
 
@@ -291,7 +328,7 @@ def knock_out(binary, folder, name, difference):
     path = folder / name / "config.json"
     config = json.loads(path.read_text())
     for keys in keys_of(config):
-        if (name, keys[-1]) in MOVE_NOTHING:
+        if {(name, keys[-1]), (name, ".".join(keys))} & MOVE_NOTHING:
             continue
         changed = copy.deepcopy(config)
         inner = changed

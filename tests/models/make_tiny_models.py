@@ -295,7 +295,7 @@ MAMBA_GGUF_FILES = {
     "nemotron-h-gguf": ("NemotronH", dict(**NEMOTRON_H, time_step_min=1e-9)),
 }
 OWN_SIZES = {kind for kind, *_ in GPT_FOLDERS.values()} | {"Mamba2", "Mamba", "FalconMamba", "RWKV7", "RecurrentGemma", "Bloom", "Mpt",
-                                                            "BioGpt", "GPTNeoXJapanese", "OpenAIGPT", "CTRL", "XGLM"}
+                                                            "Dbrx", "BioGpt", "GPTNeoXJapanese", "OpenAIGPT", "CTRL", "XGLM"}
 
 # Mamba's first form, behind these.
 MAMBA = dict(vocab_size=96, hidden_size=32, num_hidden_layers=2, state_size=12, bos_token_id=1, eos_token_id=2, pad_token_id=0)
@@ -464,6 +464,43 @@ MORE_FOLDERS = {
     "persimmon": ("Persimmon", dict(num_key_value_heads=4, hidden_size=64), "bfloat16"),
     "cohere-norms": ("Cohere", dict(use_qk_norm=True, logit_scale=0.25), "bfloat16"),
 }
+
+def of_kinds(full, **sliding):
+    return dict(rope_parameters=dict(full_attention=full, sliding_attention=dict(rope_type="default", **sliding)))
+
+
+# And behind these: appended one by one.
+MIMO2 = dict(num_hidden_layers=4, layer_types=kinds_of_layers("fssf"), mlp_layer_types=["dense", "sparse", "sparse", "sparse"], num_key_value_heads=1,
+             head_dim=24, v_head_dim=16, sliding_window=WINDOW, n_routed_experts=8, num_experts_per_tok=3, moe_intermediate_size=24, n_group=2,
+             topk_group=1, routed_scaling_factor=1.5, **of_kinds(dict(rope_type="default", rope_theta=10000.0, partial_rotary_factor=0.334),
+                                                                 rope_theta=500.0, partial_rotary_factor=0.5))
+LAGUNA = dict(num_hidden_layers=4, layer_types=kinds_of_layers("fssf"), num_attention_heads_per_layer=[4, 6, 6, 4], sliding_window=WINDOW, num_experts=8,
+              num_experts_per_tok=3, moe_intermediate_size=24, shared_expert_intermediate_size=40, moe_routed_scaling_factor=1.5, **HEADS_16,
+              **of_kinds(dict(**YARN["rope_parameters"], partial_rotary_factor=0.5), rope_theta=500.0, partial_rotary_factor=1.0))
+# Sizes of heads are those of layers that attend, in the library's configuration.
+LING3 = dict(num_hidden_layers=4, layer_types=["linear_attention", "linear_attention", "full_attention", "linear_attention"], kv_lora_rank=16,
+             qk_nope_head_dim=12, qk_rope_head_dim=8, v_head_dim=10, head_dim=12, num_key_value_heads=4, num_local_experts=8, num_experts_per_tok=3,
+             n_shared_experts=1, n_group=4, topk_group=2, routed_scaling_factor=1.8, first_k_dense_replace=1, moe_intermediate_size=24, num_mtp_layers=0,
+             mlp_layer_types=["dense", "sparse", "sparse", "sparse"])
+AXK1 = dict(LATENT, q_lora_rank=24, n_shared_experts=1, n_group=4, topk_group=2, routed_scaling_factor=2.5, mlp_layer_types=["dense", "sparse", "sparse"])
+DBRX = dict(vocab_size=96, d_model=32, n_heads=4, n_layers=2, max_seq_len=256, attn_config=dict(kv_n_heads=2, clip_qkv=1.5, rope_theta=10000.0),
+            ffn_config=dict(ffn_hidden_size=24, moe_num_experts=6, moe_top_k=3), bos_token_id=1, eos_token_id=2, pad_token_id=0)
+HY_V4 = {**LATENT, **INDEX, "num_hidden_layers": 4, "moe_intermediate_size": 24, "mlp_layer_types": ["dense", "sparse", "sparse", "sparse"], "indexer_types": ["full", "full", "shared", "full"],
+         "routed_scaling_factor": 1.8, "hc_mult": 3, "hc_magnitude": 1.5, "hc_eps": 0.02, "swiglu_limit": 1.5, "index_topk": 48}
+del HY_V4["first_k_dense_replace"]
+LATEST_FOLDERS = {
+    "mimo2": ("MiMoV2Flash", MIMO2, "bfloat16"),
+    "laguna": ("Laguna", LAGUNA, "bfloat16"),
+    "laguna-elements": ("Laguna", {**LAGUNA, "num_hidden_layers": 2, "layer_types": kinds_of_layers("ff"), "num_attention_heads_per_layer": None,
+                                   "gating": "per-element", "attention_bias": True, "mlp_layer_types": ["dense", "sparse"]}, "bfloat16"),
+    "ling3": ("BailingHybrid", LING3, "bfloat16"),
+    "ling3-unbounded": ("BailingHybrid", {**LING3, "kda_safe_gate": False, "n_group": 1, "topk_group": 1, "q_lora_rank": 24, "short_conv_kernel_size": 3, "num_hidden_layers": 2,
+                                          "layer_types": ["linear_attention", "full_attention"], "mlp_layer_types": ["dense", "sparse"]}, "bfloat16"),
+    "bitnet": ("BitNet", dict(), "bfloat16"),
+    "axk1": ("AXK1", AXK1, "bfloat16"),
+    "dbrx": ("Dbrx", DBRX, "bfloat16"),
+    "hy-v4": ("HYV4", HY_V4, "bfloat16"),
+}
 # llama.cpp knows one factor of rows, and 1 of branches.
 MORE_GGUF_FILES = {
     "minimax-gguf": ("MiniMax", {**MINIMAX, **{f"{part}_alpha_factor": 3.0 for part in ("full_attn", "linear_attn", "mlp")},
@@ -489,7 +526,7 @@ NESTED = {"gemma3-linear": ("Gemma3", "language_model.model."), "gemma4-moe": ("
           "gemma3n-streams": ("Gemma3n", "model.language_model."), "llama4-plain": ("Llama4", "language_model.model.")}
 
 
-BIASED_KINDS = ("glm4_moe", "solar_open", "minimax_m2", "exaone_moe", "afmoe", "hy_v3")
+BIASED_KINDS = ("glm4_moe", "solar_open", "minimax_m2", "exaone_moe", "afmoe", "hy_v3", "mimo_v2_flash", "laguna", "bailing_hybrid", "axk1", "hy_v4")
 
 
 def random_weights(model, seed):
@@ -499,6 +536,8 @@ def random_weights(model, seed):
         noise = torch.randn(parameter.shape, generator=generator)
         if name.endswith("w_lora.lora.2.bias"):  # RWKV's likewise
             parameter.data = noise * 2 - 4
+        elif model.config.model_type == "bailing_hybrid" and name.endswith(("A_log", "dt_bias")):  # decays between a floor and 1
+            parameter.data = noise * 0.5 + 0.5 if name.endswith("A_log") else noise - 1.5
         elif name.endswith("A_log"):  # of rates at which a state forgets: some remember all of the text
             parameter.data = noise - 2.0
         elif name.endswith(("gate_bias", "recurrent_param")):  # of an RG-LRU: some channels remember all of the text
@@ -507,7 +546,7 @@ def random_weights(model, seed):
             gain = 1.5 if "embed" not in name else 1.0
             # The last expert that is chosen has a small share, so that it matters little which of two nearly equal
             # ones a rounding makes it.
-            router = name.endswith(("router.proj.weight", "mlp.gate.weight", "router.weight", "feed_forward.gate.weight", "mlp.router.weight", "router.gate.weight"))
+            router = name.endswith(("router.proj.weight", "mlp.gate.weight", "router.weight", "feed_forward.gate.weight", "mlp.router.weight", "router.gate.weight", "router.layer.weight"))
             if router and model.config.model_type not in ("dots1", "lfm2_moe", "deepseek_v3", "glm4_moe_lite", "deepseek_v32", "glm_moe_dsa", "kimi_linear", *BIASED_KINDS):
                 gain = 6.0
             parameter.data = noise * gain / math.sqrt(parameter.shape[-1])
@@ -515,7 +554,9 @@ def random_weights(model, seed):
                 parameter.data *= 2  # so that some gates and ups reach the clamp
             if name.endswith("e_score_correction_bias"):
                 parameter.data = noise * 0.02
-        elif name.endswith("bias"):
+        elif name.endswith(("hc.scale", "hc_scale")):
+            parameter.data = 1 + noise * 0.2
+        elif name.endswith(("bias", "hc.base", "hc_base")):
             parameter.data = noise * 0.3
         elif name.endswith("sinks"):  # which the library draws, too
             parameter.data = noise
@@ -558,11 +599,13 @@ def expected_values(model, seed):
     vocab = model.config.vocab_size
     tokens = torch.randint(0, vocab, (TOKENS,), generator=generator, dtype=torch.int32)
     hidden, active = [], getattr(model.config, "altup_active_idx", None)
+    hyper = hasattr(model.config, "hc_mult")  # of streams beside each other the first
     hooks = [layer.register_forward_hook(
         lambda module, inputs, output: hidden.append(
-            (output if active is None and not isinstance(output, (tuple, list)) else output[active or 0]).detach().clone().reshape(TOKENS, -1)))
+            (output[0][..., 0, :] if hyper else output if active is None and not isinstance(output, (tuple, list)) else output[active or 0])
+            .detach().clone().reshape(TOKENS, -1)))
         for layer in layers_of(model)]
-    if active is not None:  # the streams are joined behind the last layer
+    if active is not None or hyper:  # the streams are joined behind the last layer
         hooks.append(model.model.norm.register_forward_pre_hook(
             lambda module, inputs: hidden.__setitem__(-1, inputs[0].detach().clone().reshape(TOKENS, -1))))
     with torch.no_grad():
@@ -640,7 +683,7 @@ def write_folder(folder, name, model, dtype):
     weights = model.state_dict()
     if name in {**EXPERT_FOLDERS, **ROUTER_FOLDERS, **STATE_FOLDERS,
                 **LATER_STATE_FOLDERS, **LATENT_FOLDERS, **KIN_FOLDERS, **GPT_FOLDERS, **MAMBA_FOLDERS, **LAST_FOLDERS,
-                **NEWEST_FOLDERS, **LLAMA4_FOLDERS, **SPARSE_FOLDERS, **KIMI_FOLDERS, **MORE_FOLDERS} and name not in FUSED:
+                **NEWEST_FOLDERS, **LLAMA4_FOLDERS, **SPARSE_FOLDERS, **KIMI_FOLDERS, **MORE_FOLDERS, **LATEST_FOLDERS} and name not in FUSED:
         weights = load_file(folder / "model.safetensors")
     weights = {key: value.to(dtype).contiguous() for key, value in weights.items()}
     if model.config.tie_word_embeddings:
@@ -1356,7 +1399,7 @@ def main():
     half = lambda files: {name: (*case, "float16") for name, case in files.items()}
     folders = {**FOLDERS, **LATER_FOLDERS, **EXPERT_FOLDERS, **ROUTER_FOLDERS, **STATE_FOLDERS,
                **LATER_STATE_FOLDERS, **LATENT_FOLDERS, **KIN_FOLDERS, **GPT_FOLDERS, **MAMBA_FOLDERS,
-               **LAST_FOLDERS, **NEWEST_FOLDERS, **LLAMA4_FOLDERS, **SPARSE_FOLDERS, **KIMI_FOLDERS, **MORE_FOLDERS}
+               **LAST_FOLDERS, **NEWEST_FOLDERS, **LLAMA4_FOLDERS, **SPARSE_FOLDERS, **KIMI_FOLDERS, **MORE_FOLDERS, **LATEST_FOLDERS}
     cases = {**FOLDERS, **half(GGUF_FILES), **LATER_FOLDERS, **half(LATER_GGUF_FILES),
              **EXPERT_FOLDERS, **half(EXPERT_GGUF_FILES), **ROUTER_FOLDERS, **half(ROUTER_GGUF_FILES),
              **STATE_FOLDERS, **half(STATE_GGUF_FILES), **LATER_STATE_FOLDERS, **half(LATER_STATE_GGUF_FILES),
@@ -1365,7 +1408,7 @@ def main():
              **FIRST_MAMBA_FOLDERS, **half(FIRST_MAMBA_GGUF_FILES), **LAST_FOLDERS, **half(LAST_GGUF_FILES),
              **NEWEST_FOLDERS, **half(NEWEST_GGUF_FILES),
              **LLAMA4_FOLDERS, **half(LLAMA4_GGUF_FILES), **SPARSE_FOLDERS, **half(SPARSE_GGUF_FILES),
-             **KIMI_FOLDERS, **half(KIMI_GGUF_FILES), **MORE_FOLDERS, **half(MORE_GGUF_FILES)}
+             **KIMI_FOLDERS, **half(KIMI_GGUF_FILES), **MORE_FOLDERS, **half(MORE_GGUF_FILES), **LATEST_FOLDERS}
     for seed, (name, (kind, options, dtype_name)) in enumerate(cases.items()):
         if only and name not in only:
             continue

@@ -18,6 +18,7 @@
 #include "ops/rows/row_gather.h"
 #include "ops/rows/scale_queries.h"
 #include "ops/rows/sigmoid_gate.h"
+#include "ops/rows/soft_cap.h"
 
 namespace headrace {
 namespace {
@@ -60,25 +61,27 @@ RowOrder joined(const RowOrder& q, const RowOrder& k, int64_t v_rows) {
 }
 
 KvLayerView cache_of(const AttentionSpec& spec, DType dtype) {
-  return alike_kv(dtype, KeyLayout::kRows, spec.kv_heads, spec.head_dim);
+  KvLayerView kv = alike_kv(dtype, KeyLayout::kRows, spec.kv_heads, spec.head_dim);
+  kv.v_dim = spec.value_head_dim();
+  return kv;
 }
 
 bool attention_fits(const DeviceTraits& device, const AttentionSpec& spec, DType dtype) {
   const AttentionPlan plan;
-  const TensorView rows = row_of_no_data(dtype, int64_t{spec.heads} * spec.head_dim);
   AttentionArgs args;
-  args.q = rows;
+  args.q = row_of_no_data(dtype, int64_t{spec.heads} * spec.head_dim);
   args.kv = cache_of(spec, dtype);
   args.plan = &plan;
-  args.out = rows;
+  args.out = row_of_no_data(dtype, int64_t{spec.heads} * spec.value_head_dim());
   return attention_kernels().find(device, args) != nullptr;
 }
 
 bool rotation_fits(const DeviceTraits& device, const AttentionSpec& spec, DType dtype) {
-  const int64_t heads = int64_t{spec.heads} + 2 * int64_t{spec.kv_heads};
+  const int64_t width = int64_t{spec.heads + spec.kv_heads} * spec.head_dim +
+                        int64_t{spec.kv_heads} * spec.value_head_dim();
   const TensorView angles = row_of_no_data(DType::kF32, spec.head_dim / 2);
   RopeKvArgs args;
-  args.qkv = row_of_no_data(dtype, heads * spec.head_dim);
+  args.qkv = row_of_no_data(dtype, width);
   args.cos = angles;
   args.sin = angles;
   args.query_heads = spec.heads;
@@ -131,20 +134,39 @@ RowOrder parts_first(int32_t kv_heads, int32_t group, int32_t head_dim) {
   return order;
 }
 
+// Columns of a row of this rank's heads.
+struct RowWidths {
+  explicit RowWidths(const AttentionSpec& spec)
+      : q(int64_t{spec.heads} * spec.head_dim),
+        k(int64_t{spec.kv_heads} * spec.head_dim),
+        v(int64_t{spec.kv_heads} * spec.value_head_dim()),
+        seen(int64_t{spec.heads} * spec.value_head_dim()),
+        gates(!spec.gated           ? 0
+              : spec.gates_of_heads ? spec.heads
+                                    : seen),
+        kept(spec.keys_of >= 0 ? 0 : k + v),
+        projected(gates + q + kept) {}
+  int64_t q, k, v;
+  int64_t seen;       // what heads see, of each as many components as values have
+  int64_t gates;      // 0: there are none
+  int64_t kept;       // of the keys and values that it makes
+  int64_t projected;  // gates, queries, keys, values
+};
+
 class AttentionMixer final : public Mixer {
  public:
   AttentionMixer(const AttentionSpec& spec, int64_t hidden)
       : spec_(spec),
         input_(spec.input > 0 ? spec.input : hidden),
         whole_(spec),
-        out_(q_width(), hidden) {}
+        out_(RowWidths(spec).seen, hidden) {}
 
   // Heads that cannot be shared out are computed by every rank, all of them.
   Status split(const ShardSpec& shard) override {
     const std::optional<HeadShares> heads = HeadShares::of(whole_, shard.ranks);
-    if (!heads || spec_.qk_norm == QkNorm::kRow) return ok_status();
+    if (!heads || spec_.qk_norm == QkNorm::kRow || spec_.sub_norm) return ok_status();
     std::vector<int64_t> columns;
-    for (const int64_t head : heads->queries) columns.push_back(head * dim());
+    for (const int64_t head : heads->queries) columns.push_back(head * spec_.value_head_dim());
     out_.split(shard, Shares(std::move(columns)));
     if (shard.all_on_one) return ok_status();
     const auto rank = static_cast<size_t>(shard.rank);
@@ -162,10 +184,10 @@ class AttentionMixer final : public Mixer {
       HR_ASSIGN_OR_RETURN(k_norm_, tensors.constant(dim(), 1.0f));
     } else if (spec_.qk_norm == QkNorm::kHead || spec_.qk_norm == QkNorm::kRow) {
       const bool rows = spec_.qk_norm == QkNorm::kRow;
-      HR_ASSIGN_OR_RETURN(q_norm_, tensors.vector("attn_q_norm.weight", rows ? q_width() : dim()));
+      HR_ASSIGN_OR_RETURN(q_norm_, tensors.vector("attn_q_norm.weight", rows ? widths().q : dim()));
       if (!reads_keys()) {
         HR_ASSIGN_OR_RETURN(k_norm_,
-                            tensors.vector("attn_k_norm.weight", rows ? k_width() : dim()));
+                            tensors.vector("attn_k_norm.weight", rows ? widths().k : dim()));
       }
     }
     if (norms_by_layer()) HR_RETURN_IF_ERROR(load_layer_norms(tensors));
@@ -180,6 +202,9 @@ class AttentionMixer final : public Mixer {
       const std::vector<float> slopes = alibi_slopes(whole_.heads, spec_.alibi_bias_max);
       HR_ASSIGN_OR_RETURN(slopes_, tensors.made_vector(slopes));
     }
+    if (spec_.sub_norm) {
+      HR_ASSIGN_OR_RETURN(sub_norm_, tensors.vector("attn_sub_norm.weight", widths().seen));
+    }
     return out_.load(tensors, "attn_output", spec_.out_bias);
   }
 
@@ -192,20 +217,20 @@ class AttentionMixer final : public Mixer {
     if (reads_keys()) return {};
     return {.kv_heads = spec_.kv_heads,
             .k_dim = spec_.head_dim,
-            .v_dim = spec_.head_dim,
+            .v_dim = spec_.value_head_dim(),
             .window = spec_.window,
             .chunk = spec_.chunk};
   }
   int32_t query_heads() const override { return spec_.heads; }
   int32_t keys_of() const override { return spec_.keys_of; }
   std::vector<int64_t> scratch_columns(bool) const override {
-    if (!spec_.gated) return {projected_width(), out_.input_width()};
-    return {projected_width(), out_.input_width(), q_width()};
+    if (!spec_.gated) return {widths().projected, out_width()};
+    return {widths().projected, out_width(), widths().gates};
   }
 
   int64_t op_workspace_bytes(const PartLoad& load) const override {
     return std::max(
-        {attention_workspace_bytes(load.thread_count, spec_.head_dim, load.kv_length_max),
+        {attention_workspace_bytes(load.thread_count, spec_.value_head_dim(), load.kv_length_max),
          linear_workspace_bytes(load.rows, qkv_.weight), out_.op_workspace_bytes(load.rows)});
   }
 
@@ -229,18 +254,20 @@ class AttentionMixer final : public Mixer {
   void run(const MixerRun& run) const override {
     const int64_t rows = run.branch.rows();
     OpContext& context = run.branch.context();
-    const TensorView projected = run.scratch.rows(kProjected, rows, projected_width());
-    const TensorView qkv = column_range(projected, gate_width(), q_width() + 2 * kept_width());
-    const TensorView q = column_range(qkv, 0, q_width());
+    const TensorView projected = run.scratch.rows(kProjected, rows, widths().projected);
+    const TensorView qkv = column_range(projected, widths().gates, widths().q + widths().kept);
+    const TensorView q = column_range(qkv, 0, widths().q);
     run.branch.multiply_input(qkv_, projected);
+    if (spec_.qkv_clamp > 0)
+      soft_cap(context, {.x = qkv, .cap = spec_.qkv_clamp, .kind = CapKind::kClamp});
     normalise_whole_rows(context, qkv);
     normalise_heads(context, qkv);
     normalise_values(context, qkv);
     tune_queries(run, q);
     const RopeKvArgs rope = rotation(run, qkv);
     const TensorView out = run.scratch.rows(kOut, rows, out_.input_width());
-    const TensorView gate = column_range(projected, 0, gate_width());
-    if (run.kept != nullptr) return attend_kept(run, rope, q, gate, out);
+    const TensorView gate = column_range(projected, 0, widths().gates);
+    if (run.kept != nullptr) return attend_kept(run, rope, q, gate);
     const AttentionArgs attention = attention_of(run, run.group, q, out_.own_columns(out));
     if (weighs_behind() || reads_keys()) {
       rope_kv(context, rope);
@@ -249,7 +276,8 @@ class AttentionMixer final : public Mixer {
     } else {
       rope_attention(context, {.rope = rope, .attention = attention});
     }
-    if (spec_.gated) sigmoid_gate(context, {.x = out_.own_columns(out), .gate = gate});
+    gate_heads(context, out_.own_columns(out), gate);
+    normalise_seen(context, out);
     out_.end(run.branch, out);
   }
 
@@ -257,36 +285,35 @@ class AttentionMixer final : public Mixer {
   enum Area : size_t { kProjected, kOut, kKeptGate };  // of scratch memory
 
   // All rows are kept in the cache, those that are read attend. Their queries lie in the second
-  // half of `scratch`, what is computed of them in the first.
+  // half of the area, what is computed of them in the first.
   void attend_kept(const MixerRun& run, const RopeKvArgs& rope, const TensorView& q,
-                   const TensorView& gate, const TensorView& scratch) const {
+                   const TensorView& gate) const {
     OpContext& context = run.branch.context();
     const std::span<const int32_t> rows = run.kept->rows;
+    const TensorView area = run.scratch.rows(kOut, run.branch.rows(), out_width());
     rope_kv(context, rope);
     if (rows.empty()) return;
     weigh_queries(run, q);
     run.branch.keep_rows(rows);
     const int64_t kept = run.branch.rows();
-    const TensorView kept_q = out_.own_columns(scratch.row_range(scratch.rows() - kept, kept));
-    const TensorView out = scratch.row_range(0, kept);
+    const TensorView kept_q = column_range(area.row_range(area.rows() - kept, kept), 0, widths().q);
+    const TensorView out = run.scratch.rows(kOut, kept, out_.input_width());
     row_gather(context, {.x = q, .rows = rows, .out = kept_q});
     attention(context, attention_of(run, run.kept->group, kept_q, out_.own_columns(out)));
     if (spec_.gated) {
-      const TensorView kept_gate = run.scratch.rows(kKeptGate, kept, gate_width());
+      const TensorView kept_gate = run.scratch.rows(kKeptGate, kept, widths().gates);
       row_gather(context, {.x = gate, .rows = rows, .out = kept_gate});
-      sigmoid_gate(context, {.x = out_.own_columns(out), .gate = kept_gate});
+      gate_heads(context, out_.own_columns(out), kept_gate);
     }
+    normalise_seen(context, out);
     out_.end(run.branch, out);
   }
 
   int64_t dim() const { return spec_.head_dim; }
-  int64_t q_width() const { return int64_t{spec_.heads} * spec_.head_dim; }
-  int64_t k_width() const { return int64_t{spec_.kv_heads} * spec_.head_dim; }
   bool reads_keys() const { return spec_.keys_of >= 0; }
-  // Of the keys that it makes, and of the values.
-  int64_t kept_width() const { return reads_keys() ? 0 : k_width(); }
-  int64_t gate_width() const { return spec_.gated ? q_width() : 0; }
-  int64_t projected_width() const { return gate_width() + q_width() + 2 * kept_width(); }
+  RowWidths widths() const { return RowWidths(spec_); }
+  // Of the area of what heads see, where queries may lie, too.
+  int64_t out_width() const { return std::max(out_.input_width(), widths().q); }
 
   // The order of the rows of so many heads in the file; empty: it is ours.
   RowOrder rotated_rows(int32_t heads) const {
@@ -308,27 +335,34 @@ class AttentionMixer final : public Mixer {
     }
     const bool all_heads = spec_.heads == whole_.heads;
     if (spec_.qkv == QkvTensors::kFused && all_heads) {
-      RowOrder all = spec_.qk_rows_interleaved ? joined(q, k, k_width()) : RowOrder();
-      stack.rows = {{"attn_qkv", q_width() + 2 * k_width(), std::move(all)}};
+      RowOrder all = spec_.qk_rows_interleaved ? joined(q, k, widths().v) : RowOrder();
+      stack.rows = {{"attn_qkv", widths().q + widths().k + widths().v, std::move(all)}};
       return stack;
     }
     const int64_t queries = int64_t{whole_.heads} * dim(), keys = int64_t{whole_.kv_heads} * dim();
+    const int64_t values = whole_.kv_heads * spec_.value_head_dim();
     const int64_t query = query_first_ * dim(), key = key_first_ * dim();
+    const int64_t value = key_first_ * spec_.value_head_dim();
     if (spec_.qkv == QkvTensors::kFused) {
-      const int64_t of = queries + 2 * keys;
-      stack.rows = {{"attn_qkv", q_width(), std::move(q), query, of},
-                    {"attn_qkv", k_width(), std::move(k), queries + key, of},
-                    {"attn_qkv", k_width(), {}, queries + keys + key, of}};
+      const int64_t of = queries + keys + values;
+      stack.rows = {{"attn_qkv", widths().q, std::move(q), query, of},
+                    {"attn_qkv", widths().k, std::move(k), queries + key, of},
+                    {"attn_qkv", widths().v, {}, queries + keys + value, of}};
     } else {
-      stack.rows = {{"attn_q", q_width(), std::move(q), query, queries},
-                    {"attn_k", k_width(), std::move(k), key, keys},
-                    {spec_.values_are_keys ? "attn_k" : "attn_v", k_width(), {}, key, keys}};
+      stack.rows = {{"attn_q", widths().q, std::move(q), query, queries},
+                    {"attn_k", widths().k, std::move(k), key, keys},
+                    {spec_.values_are_keys ? "attn_k" : "attn_v", widths().v, {}, value, values}};
       if (reads_keys()) stack.rows.resize(1);
     }
     if (spec_.gates_apart) {
-      stack.rows.insert(stack.rows.begin(), {"attn_gate", q_width(), {}, query, queries});
+      const int64_t of_head = widths().gates / spec_.heads;
+      stack.rows.insert(stack.rows.begin(), {.name = "attn_gate",
+                                             .count = widths().gates,
+                                             .first = query_first_ * of_head,
+                                             .of = whole_.heads * of_head,
+                                             .bare = true});
     } else if (spec_.gated) {
-      stack.rows.front() = {"attn_q", 2 * q_width(), gates_first(spec_.heads, spec_.head_dim),
+      stack.rows.front() = {"attn_q", 2 * widths().q, gates_first(spec_.heads, spec_.head_dim),
                             2 * query, 2 * queries};
     }
     return stack;
@@ -341,14 +375,14 @@ class AttentionMixer final : public Mixer {
     const int64_t of = (group + 2) * whole_.kv_heads * dim();
     const int64_t first = (group + 2) * key_first_ * dim();
     if (spec_.heads == group * spec_.kv_heads) {
-      return {{"attn_qkv", q_width() + 2 * k_width(),
+      return {{"attn_qkv", widths().q + 2 * widths().k,
                parts_first(spec_.kv_heads, static_cast<int32_t>(group), spec_.head_dim), first,
                of}};
     }
     const int64_t query = query_first_ - key_first_ * group;  // in the group
-    return {{"attn_qkv", q_width(), {}, first + query * dim(), of},
-            {"attn_qkv", k_width(), {}, first + group * dim(), of},
-            {"attn_qkv", k_width(), {}, first + (group + 1) * dim(), of}};
+    return {{"attn_qkv", widths().q, {}, first + query * dim(), of},
+            {"attn_qkv", widths().k, {}, first + group * dim(), of},
+            {"attn_qkv", widths().k, {}, first + (group + 1) * dim(), of}};
   }
 
   // As many key heads as query heads. In a quarter, part 0 is the queries of its heads, 1 their
@@ -375,8 +409,8 @@ class AttentionMixer final : public Mixer {
   // Norms of q and k that are over all heads of a row; those over a head are the rotation's.
   void normalise_whole_rows(OpContext& context, const TensorView& qkv) const {
     if (spec_.qk_norm != QkNorm::kRow) return;
-    normalise_row(context, q_norm_, column_range(qkv, 0, q_width()));
-    normalise_row(context, k_norm_, column_range(qkv, q_width(), k_width()));
+    normalise_row(context, q_norm_, column_range(qkv, 0, widths().q));
+    normalise_row(context, k_norm_, column_range(qkv, widths().q, widths().k));
   }
   bool norms_by_layer() const {
     return spec_.qk_norm == QkNorm::kHeadLayer || spec_.qk_norm == QkNorm::kEachLayer;
@@ -413,7 +447,7 @@ class AttentionMixer final : public Mixer {
   }
   void normalise_heads(OpContext& context, const TensorView& qkv) const {
     if (!norms_by_layer()) return;
-    const TensorView rows = column_range(qkv, 0, q_width() + k_width());
+    const TensorView rows = column_range(qkv, 0, widths().q + widths().k);
     layer_norm(context, {.x = rows,
                          .residual = {},
                          .weight = head_norms_.data(),
@@ -457,8 +491,15 @@ class AttentionMixer final : public Mixer {
   }
   void normalise_values(OpContext& context, const TensorView& qkv) const {
     if (!spec_.value_norm || reads_keys()) return;
-    normalise_row(context, v_norm_, column_range(qkv, q_width() + k_width(), k_width()),
+    normalise_row(context, v_norm_, column_range(qkv, widths().q + widths().k, widths().v),
                   spec_.kv_heads);
+  }
+  void gate_heads(OpContext& context, const TensorView& seen, const TensorView& gate) const {
+    if (!spec_.gated) return;
+    sigmoid_gate(context, {.x = seen, .gate = gate, .kind = spec_.gate_kind});
+  }
+  void normalise_seen(OpContext& context, const TensorView& seen) const {
+    if (spec_.sub_norm) normalise_row(context, sub_norm_, seen);
   }
   // REQUIRES: no norm of queries follows
   void tune_queries(const MixerRun& run, const TensorView& q) const {
@@ -530,6 +571,7 @@ class AttentionMixer final : public Mixer {
   DeviceVector query_weights_;  // [d] of norms behind the rotation, or empty
   DeviceVector head_norms_, head_norm_biases_;  // [(Hq + Hkv) d] of LayerNorms, or empty
   DeviceVector v_norm_;                         // [d] of 1, or empty
+  DeviceVector sub_norm_;                       // [Hq d], or empty
   DeviceVector sinks_;                          // [heads of all ranks], or empty
   DeviceVector slopes_;                         // [heads of all ranks] or empty
   BranchOutput out_;                            // [D, Hq d]

@@ -68,7 +68,12 @@ class Mixing {
       keys.push_back(turned(projected("attn_k", row), "attn_k_norm", position));
       values.push_back(projected("attn_v", row));
       const Row q = turned(projected("attn_q", row), "attn_q_norm", position);
-      mixed.push_back(times(tensors_.values("attn_output.weight"), attended(q, keys, values)));
+      Row seen = attended(q, keys, values);
+      if (spec_.gated) gate(row, seen);
+      if (spec_.sub_norm) {
+        seen = rms_normed(seen, tensors_.values("attn_sub_norm.weight"), spec_.qk_norm_eps);
+      }
+      mixed.push_back(times(tensors_.values("attn_output.weight"), seen));
       for (size_t i = 0; i < row.size(); ++i) mixed.back()[i] += row[i];
     }
     return mixed;
@@ -126,8 +131,19 @@ class Mixing {
     return out;
   }
 
+  // Of gates in a tensor of their own.
+  void gate(const Row& row, Row& seen) const {
+    const Row gates = times(tensors_.values("attn_gate.weight"), row);
+    for (size_t i = 0; i < seen.size(); ++i) {
+      const double g = gates[i / (seen.size() / gates.size())];
+      const bool softplus = spec_.gate_kind == GateKind::kSoftplus;
+      seen[i] *= softplus ? std::log1p(std::exp(g)) : 1 / (1 + std::exp(-g));
+    }
+  }
+
   Row attended(const Row& q, const Rows& keys, const Rows& values) const {
-    Row out(q.size(), 0.0);
+    const auto value_dim = static_cast<size_t>(spec_.value_head_dim());
+    Row out(static_cast<size_t>(spec_.heads) * value_dim, 0.0);
     const size_t last = keys.size();
     const size_t first =
         spec_.window == 0 ? 0 : last - std::min(last, static_cast<size_t>(spec_.window));
@@ -144,8 +160,9 @@ class Mixing {
       }
       const double sum = std::accumulate(weights.begin(), weights.end(), 0.0);
       for (size_t s = first; s < last; ++s) {
-        for (size_t d = 0; d < kDim; ++d) {
-          out[from + d] += weights[s - first] / sum * values[s][kv + d];
+        for (size_t d = 0; d < value_dim; ++d) {
+          out[head * value_dim + d] +=
+              weights[s - first] / sum * values[s][head / group * value_dim + d];
         }
       }
     }
@@ -164,6 +181,19 @@ TestMatrix some_rows(int32_t count = kRows) {
   return TestMatrix(rng, count, kHidden, 0.7f);
 }
 
+// Values of another size than keys, one gate a head, a norm of what heads see.
+std::vector<AttentionSpec> uneven() {
+  std::vector<AttentionSpec> specs(4, grouped());
+  specs[0].value_dim = 5;
+  specs[1].value_dim = 12;
+  specs[1].sub_norm = true;
+  specs[2].gated = specs[2].gates_apart = specs[2].gates_of_heads = true;
+  specs[2].qkv_bias = true;
+  specs[3].gated = specs[3].gates_apart = true;
+  specs[3].gate_kind = GateKind::kSoftplus;
+  return specs;
+}
+
 TEST(AttentionMixer, EqualsPlainLoops) {
   std::vector<AttentionSpec> specs(9, grouped());
   specs[1].qk_norm = QkNorm::kHead;
@@ -174,6 +204,7 @@ TEST(AttentionMixer, EqualsPlainLoops) {
   specs[6].qk_norm = QkNorm::kHeadBehind;
   specs[7].qk_norm = QkNorm::kHeadLayer;
   specs[8].qk_norm = QkNorm::kEachLayer;
+  for (const AttentionSpec& spec : uneven()) specs.push_back(spec);
   for (size_t i = 0; i < specs.size(); ++i) {
     SCOPED_TRACE(i);
     Mixing mixing(specs[i]);
@@ -191,19 +222,24 @@ TEST(AttentionMixer, ScratchSharedOrApartGivesTheSameBits) {
 
 // Of the rows kept all is as if every row were; of the others the cache alone.
 TEST(AttentionMixer, KeptRowsHaveTheBitsThatTheyHaveAmongAll) {
-  Mixing all(grouped());
-  all.load();
-  const TestMatrix every = all.run(some_rows());
-  for (const int32_t keep : {0, 1, 18}) {
-    SCOPED_TRACE(keep);
-    Mixing some(grouped());
-    some.load();
-    const TestMatrix kept = some.run(some_rows(), keep);
-    EXPECT_TRUE(some.cache().same_bits(all.cache()));
-    if (keep == 0) continue;
-    ASSERT_EQ(kept.rows(), keep);
-    for (int32_t t = 0; t < keep; ++t) {
-      for (int64_t i = 0; i < kHidden; ++i) EXPECT_EQ(kept.at(t, i), every.at(kRows - keep + t, i));
+  std::vector<AttentionSpec> specs = uneven();
+  specs.push_back(grouped());
+  for (const AttentionSpec& spec : specs) {
+    Mixing all(spec);
+    all.load();
+    const TestMatrix every = all.run(some_rows());
+    for (const int32_t keep : {0, 1, 18}) {
+      SCOPED_TRACE(keep);
+      Mixing some(spec);
+      some.load();
+      const TestMatrix kept = some.run(some_rows(), keep);
+      EXPECT_TRUE(some.cache().same_bits(all.cache()));
+      if (keep == 0) continue;
+      ASSERT_EQ(kept.rows(), keep);
+      const int64_t first = kRows - keep;
+      for (int32_t t = 0; t < keep; ++t) {
+        for (int64_t i = 0; i < kHidden; ++i) EXPECT_EQ(kept.at(t, i), every.at(first + t, i));
+      }
     }
   }
 }
@@ -254,6 +290,8 @@ TEST(AttentionMixer, KeepsWhatItsSpecSays) {
   EXPECT_EQ(make_part(spec, kHidden)->kept().chunk, 64);
   EXPECT_EQ(part->query_heads(), 6);
   EXPECT_EQ(part->scratch_columns(true), std::vector<int64_t>({10 * kDim, 6 * kDim}));
+  spec.value_dim = 12;
+  EXPECT_EQ(make_part(spec, kHidden)->kept().v_dim, 12);
 }
 
 }  // namespace

@@ -9,6 +9,7 @@
 #include "models/row_views.h"
 #include "ops/linear/linear.h"
 #include "ops/rows/embedding.h"
+#include "ops/rows/hyper_connection.h"
 #include "ops/rows/match_size.h"
 #include "ops/rows/norm_add.h"
 #include "ops/rows/row_gather.h"
@@ -38,8 +39,18 @@ Status CarriedRows::load(LayerTensors& tensors) {
     HR_ASSIGN_OR_RETURN(input_norm_,
                         tensors.vector("per_layer_proj_norm.weight", spec_.input_width));
   }
+  if (spec_.hyper) return load_hyper(tensors);
   HR_RETURN_IF_ERROR(load_stream_matrices(tensors, "altup_proj", spread_));
   return load_stream_matrices(tensors, "altup_unembd_proj", joined_);
+}
+
+Status CarriedRows::load_hyper(LayerTensors& tensors) {
+  MatrixStack stack{.columns = spec_.streams * hidden_, .exact = true};
+  stack.rows = {{"output_hc_fn", spec_.streams}};
+  HR_ASSIGN_OR_RETURN(hyper_, tensors.matrix(stack));
+  HR_ASSIGN_OR_RETURN(hyper_bias_, tensors.vector("output_hc_base.weight", spec_.streams));
+  HR_ASSIGN_OR_RETURN(hyper_scale_, tensors.vector("output_hc_scale.weight", 1));
+  return ok_status();
 }
 
 Status CarriedRows::load_table(LayerTensors& tensors) {
@@ -75,6 +86,7 @@ Status CarriedRows::load_stream_matrices(LayerTensors& tensors, const char* name
 std::vector<LinearWeight*> CarriedRows::matrices() {
   std::vector<LinearWeight*> all;
   if (spec_.input_width > 0) all.push_back(&projection_.weight);
+  if (spec_.hyper) all.push_back(&hyper_.weight);
   for (std::vector<LinearLayer>* const matrices : {&spread_, &joined_}) {
     for (LinearLayer& matrix : *matrices) all.push_back(&matrix.weight);
   }
@@ -89,7 +101,8 @@ int64_t CarriedRows::workspace_bytes(int64_t rows) const {
     op_bytes = linear_workspace_bytes(rows, projection_.weight);
     places.take_tensor(DType::kF32, Shape{rows, spec_.input_columns()});
   }
-  places.take_tensor(DType::kF32, Shape{std::min(rows, kKeptRows), columns()});
+  places.take_tensor(DType::kF32, Shape{std::min(rows, kKeptRows), columns() + spec_.behind});
+  if (spec_.hyper) op_bytes = std::max(op_bytes, linear_workspace_bytes(rows, hyper_.weight));
   for (const std::vector<LinearLayer>* const matrices : {&spread_, &joined_}) {
     for (const LinearLayer& matrix : *matrices) {
       op_bytes = std::max(op_bytes, linear_workspace_bytes(rows, matrix.weight));
@@ -107,6 +120,10 @@ void CarriedRows::begin(OpContext& context, std::span<const TokenId> tokens, con
                         const TensorView& carried) const {
   if (spec_.input_width > 0) make_inputs(context, tokens, x, carried);
   if (spec_.streams == 0) return;
+  if (spec_.hyper) {
+    for (int32_t s = 0; s < spec_.streams; ++s) copy_rows(context, x, stream(carried, s));
+    return;
+  }
   for (int32_t s = 0; s + 1 < spec_.streams; ++s) {
     multiply(context, spread_[static_cast<size_t>(s)], x, stream(carried, s + 1));
   }
@@ -156,8 +173,27 @@ void CarriedRows::keep(OpContext& context, std::span<const int32_t> rows,
   }
 }
 
+void CarriedRows::join_by_gates(OpContext& context, const TensorView& x,
+                                const TensorView& carried) const {
+  Workspace::Mark mark(context.workspace);
+  const TensorView logits =
+      context.workspace.take_tensor(DType::kF32, Shape{x.rows(), spec_.streams});
+  const TensorView streams =
+      column_range(carried, spec_.stream_column(0, hidden_), spec_.streams * hidden_);
+  multiply(context, hyper_, streams, logits);
+  hyper_mix(context, {.streams = streams,
+                      .logits = logits,
+                      .scales = hyper_scale_.data(),
+                      .biases = hyper_bias_.data(),
+                      .norm_eps = spec_.norm_eps,
+                      .eps = spec_.hyper_eps,
+                      .x = x,
+                      .gates = {}});
+}
+
 void CarriedRows::end(OpContext& context, const TensorView& x, const TensorView& carried) const {
   if (spec_.streams == 0) return;
+  if (spec_.hyper) return join_by_gates(context, x, carried);
   Workspace::Mark mark(context.workspace);
   const TensorView made = context.workspace.take_tensor(x.dtype, x.shape);
   const TensorView first = stream(carried, 0);

@@ -23,6 +23,11 @@ struct CarriedSpec {
   int32_t streams = 0;        // 0: the rows are all there is
   int32_t active_stream = 0;  // that layers compute
   bool streams_stacked = false;
+  // Streams are read and written by gates (parts/hyper_frame.h): all begin as x, and gates join
+  // them behind the last layer.
+  bool hyper = false;
+  float hyper_eps = 0.0f;  // added to gates
+  int64_t behind = 0;      // columns behind these, which mixers have
 
   bool is_empty() const { return input_width == 0 && streams == 0; }
   // Columns of a carried row: inputs of all layers, streams, what AltUp keeps within a layer.
@@ -33,7 +38,7 @@ struct CarriedSpec {
   }
   int64_t kept_column(int64_t hidden) const { return stream_column(streams, hidden); }
   int64_t columns(int64_t hidden) const {
-    return streams == 0 ? input_columns() : kept_column(hidden) + hidden;
+    return streams == 0 ? input_columns() : kept_column(hidden) + hidden + (hyper ? streams : 0);
   }
 };
 
@@ -62,6 +67,8 @@ class CarriedRows {
   void make_inputs(OpContext& context, std::span<const TokenId> tokens, const TensorView& x,
                    const TensorView& carried) const;
   Status load_table(LayerTensors& tensors);
+  Status load_hyper(LayerTensors& tensors);
+  void join_by_gates(OpContext& context, const TensorView& x, const TensorView& carried) const;
   Status load_stream_matrices(LayerTensors& tensors, const char* name,
                               std::vector<LinearLayer>& matrices) const;
 
@@ -73,6 +80,9 @@ class CarriedRows {
   DeviceVector input_norm_;          // [P]
   std::vector<LinearLayer> spread_;  // [streams - 1] of [D, D]
   std::vector<LinearLayer> joined_;  // likewise, behind the last layer
+  // Of gates: [streams, streams D], [1], [streams].
+  LinearLayer hyper_;
+  DeviceVector hyper_scale_, hyper_bias_;
 };
 
 }  // namespace headrace

@@ -11,6 +11,7 @@
 #include "models/row_views.h"
 #include "ops/linear/norm_linear.h"
 #include "ops/rows/cut_gates.h"
+#include "ops/rows/rms_norm.h"
 
 namespace headrace {
 namespace {
@@ -20,9 +21,9 @@ class DenseFeedForward final : public FeedForward {
   DenseFeedForward(const DenseSpec& spec, int64_t hidden)
       : spec_(spec), hidden_(hidden), widths_(spec.width, 1, 1), down_(spec.width, hidden) {}
 
-  // Sparse gates need whole rows: every rank has all of them.
+  // Sparse gates and norms need whole rows: every rank has all of them.
   Status split(const ShardSpec& shard) override {
-    if (is_sparse()) return ok_status();
+    if (is_sparse() || spec_.sub_norm) return ok_status();
     if (spec_.width < shard.ranks) {
       return unsupported(
           fmt::format("a feed-forward network of {} columns cannot be split over {} ranks: lower "
@@ -43,6 +44,9 @@ class DenseFeedForward final : public FeedForward {
   Status load(LayerTensors& tensors) override {
     HR_ASSIGN_OR_RETURN(gate_up_, tensors.matrix(gate_up_stack()));
     if (spec_.activation == Activation::kXielu) HR_RETURN_IF_ERROR(load_xielu(tensors));
+    if (spec_.sub_norm) {
+      HR_ASSIGN_OR_RETURN(sub_norm_, tensors.vector("ffn_sub_norm.weight", spec_.width));
+    }
     return down_.load(tensors, name("ffn_down"), spec_.bias);
   }
 
@@ -72,7 +76,7 @@ class DenseFeedForward final : public FeedForward {
     const TensorView activated = down_.own_columns(all);
     const GatedActivationArgs gates{
         .gate_up = gate_up, .activation = spec_.activation, .out = activated};
-    if (is_gated() && !is_sparse() && down_.ends_with_gates(run.branch, gates)) {
+    if (is_gated() && !is_sparse() && !spec_.sub_norm && down_.ends_with_gates(run.branch, gates)) {
       run.branch.multiply_input(gate_up_, gate_up);
       return down_.end(run.branch, gates);
     }
@@ -82,6 +86,13 @@ class DenseFeedForward final : public FeedForward {
       run.branch.multiply_input(gate_up_, gate_up);
       activation(run.branch.context(),
                  {.x = gate_up, .activation = spec_.activation, .out = activated, .xielu = xielu_});
+    }
+    if (spec_.sub_norm) {
+      rms_norm(run.branch.context(), {.x = activated,
+                                      .residual = {},
+                                      .weight = sub_norm_.data(),
+                                      .eps = spec_.norm_eps,
+                                      .out = activated});
     }
     down_.end(run.branch, all);
   }
@@ -175,8 +186,9 @@ class DenseFeedForward final : public FeedForward {
   bool split_ = false;
   int32_t rank_ = 0;
   XieluParameters xielu_;
-  LinearLayer gate_up_;  // [2F, D]; [F, D] of kPlain; F this rank's
-  BranchOutput down_;    // [D, F]
+  DeviceVector sub_norm_;  // [F] or empty
+  LinearLayer gate_up_;    // [2F, D]; [F, D] of kPlain; F this rank's
+  BranchOutput down_;      // [D, F]
 };
 
 }  // namespace

@@ -24,6 +24,8 @@ struct DenseSpec {
   // are 0 (Gemma 3n). NaN: all stay as they are.
   float gate_cutoff = std::numeric_limits<float>::quiet_NaN();
   const char* name_end = "";  // of its tensors' names: ffn_up_shexp
+  bool sub_norm = false;      // RMSNorm of activated rows, ffn_sub_norm (BitNet); gated
+  float norm_eps = 0.0f;      // of it
 };
 
 std::unique_ptr<FeedForward> make_part(const DenseSpec& spec, int64_t hidden);

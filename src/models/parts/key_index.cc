@@ -15,9 +15,6 @@
 namespace headrace {
 namespace {
 
-// The library norms the index's keys with a constant of its own.
-constexpr float kIndexNormEps = 1e-6f;
-
 // `heads` times `rotated` rows, of which (half, pair) takes the place of (pair, half), then `plain`
 // as they are.
 std::vector<int32_t> order_of_index(int32_t heads, int32_t rotated, int32_t plain) {
@@ -61,8 +58,7 @@ Status KeyIndex::check_device(const DeviceTraits& device, DType activations) con
 Status KeyIndex::load(LayerTensors& tensors) {
   on_gpu_ = tensors.on_gpu();
   if (!is_here()) return ok_status();
-  const int32_t rotated = spec_.rows_interleaved ? rope_dim_ : 0, plain = spec_.dim - rotated;
-  const std::vector<int32_t> key = order_of_index(1, rotated, plain);
+  const std::vector<int32_t> key = order_of_heads(1);
   HR_ASSIGN_OR_RETURN(norm_, load_in_order(tensors, "indexer.k_norm.weight", key));
   HR_ASSIGN_OR_RETURN(norm_bias_, load_in_order(tensors, "indexer.k_norm.bias", key));
   HR_ASSIGN_OR_RETURN(
@@ -70,11 +66,22 @@ Status KeyIndex::load(LayerTensors& tensors) {
       tensors.matrix({.rows = {{"indexer.attn_k", spec_.dim, key}, {"indexer.proj", spec_.heads}},
                       .columns = hidden_,
                       .exact = true}));
-  HR_ASSIGN_OR_RETURN(query_,
-                      tensors.matrix({.rows = {{"indexer.attn_q_b", query_width(),
-                                                order_of_index(spec_.heads, rotated, plain)}},
-                                      .columns = query_rank_}));
+  HR_ASSIGN_OR_RETURN(
+      query_,
+      tensors.matrix({.rows = {{"indexer.attn_q_b", query_width(), order_of_heads(spec_.heads)}},
+                      .columns = query_rank_}));
   return ok_status();
+}
+
+std::vector<int32_t> KeyIndex::order_of_heads(int32_t heads) const {
+  const int32_t rotated = spec_.rows_interleaved ? rope_dim_ : 0;
+  if (!spec_.rotated_last) return order_of_index(heads, rotated, spec_.dim - rotated);
+  std::vector<int32_t> order;
+  for (int32_t i = 0; i < heads * spec_.dim; ++i) {
+    const int32_t first = i - i % spec_.dim;
+    order.push_back(first + (i % spec_.dim + spec_.dim - rope_dim_) % spec_.dim);
+  }
+  return order;
 }
 
 std::vector<LinearWeight*> KeyIndex::matrices() {
@@ -136,7 +143,7 @@ ChosenPlaces KeyIndex::choose(const MixerRun& run, const TensorView& latents,
   index_keys(context, {.keys = column_range(made, 0, spec_.dim),
                        .norm = norm_.data(),
                        .norm_bias = norm_bias_.data(),
-                       .norm_eps = kIndexNormEps,
+                       .norm_eps = spec_.norm_eps,
                        .queries = queries,
                        .cos = angles.cos,
                        .sin = angles.sin,

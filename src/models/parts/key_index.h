@@ -16,6 +16,8 @@ struct KeyIndexSpec {
   int32_t dim = 0;    // of a key, of which the first components are rotated
   int32_t top = 0;
   bool rows_interleaved = false;  // rotated rows lie in the order of interleaved rotation
+  bool rotated_last = false;      // they are the last of a head, as they are (Hunyuan V4)
+  float norm_eps = 1e-6f;         // of keys: the library's own constant in most classes
   bool shared = false;  // the layer has none and attends what the last one before it chose that has
   bool carried = false;  // what it chooses goes on to later layers, in MixerRun::carried
 
@@ -51,6 +53,7 @@ class KeyIndex {
   struct Area {
     int64_t made, chosen, end;
   };
+  std::vector<int32_t> order_of_heads(int32_t heads) const;  // of their rows in files
   int64_t query_width() const { return int64_t{spec_.heads} * spec_.dim; }
   int64_t number_columns(int64_t count) const;
   Area area() const;

@@ -38,28 +38,37 @@ class KimiDeltaMixer final : public Mixer {
   Status load(LayerTensors& tensors) override {
     MatrixStack in{.rows = {}, .columns = hidden_};
     for (const char* const name : kProjections) in.rows.push_back(of_heads(name, whole_.dim));
-    in.rows.push_back({"ssm_g_a", whole_.dim});
+    if (spec_.low_rank_gates) {
+      in.rows.push_back({"ssm_g_a", whole_.dim});
+    } else {
+      in.rows.push_back(of_heads("attn_gate", whole_.dim));
+    }
     HR_ASSIGN_OR_RETURN(in_, tensors.matrix(in));
     HR_RETURN_IF_ERROR(load_taps(tensors));
     // A rounding of a decay is felt by all rows behind it.
-    HR_ASSIGN_OR_RETURN(gates_,
-                        tensors.matrix({.rows = {{"ssm_f_a", whole_.dim}, of_heads("ssm_beta", 1)},
-                                        .columns = hidden_,
-                                        .exact = true}));
-    HR_ASSIGN_OR_RETURN(forget_, tensors.matrix({.rows = {of_heads("ssm_f_b", whole_.dim)},
-                                                 .columns = whole_.dim,
-                                                 .exact = true}));
+    HR_ASSIGN_OR_RETURN(
+        gates_,
+        tensors.matrix({.rows = {spec_.low_rank_gates ? MatrixStack::Rows{"ssm_f_a", whole_.dim}
+                                                      : of_heads("ssm_f_a", whole_.dim),
+                                 of_heads("ssm_beta", 1)},
+                        .columns = hidden_,
+                        .exact = true}));
     HR_ASSIGN_OR_RETURN(rate_, load_rates(tensors, Shape{whole_.count}, spec_.rate_is_log));
     HR_ASSIGN_OR_RETURN(dt_bias_, tensors.vector("ssm_dt.bias", whole_.columns()));
-    HR_ASSIGN_OR_RETURN(output_gate_, tensors.matrix({.rows = {of_heads("ssm_g_b", whole_.dim)},
-                                                      .columns = whole_.dim}));
+    if (spec_.low_rank_gates) {
+      HR_ASSIGN_OR_RETURN(forget_, tensors.matrix({.rows = {of_heads("ssm_f_b", whole_.dim)},
+                                                   .columns = whole_.dim,
+                                                   .exact = true}));
+      HR_ASSIGN_OR_RETURN(output_gate_, tensors.matrix({.rows = {of_heads("ssm_g_b", whole_.dim)},
+                                                        .columns = whole_.dim}));
+    }
     HR_ASSIGN_OR_RETURN(norm_, tensors.vector("ssm_norm.weight", whole_.dim));
     return out_.load(tensors, MatrixStack::Rows{"attn_output", hidden_}, /*bias=*/false);
   }
 
   std::vector<LinearWeight*> matrices() override {
-    std::vector<LinearWeight*> all = {&in_.weight, &gates_.weight, &forget_.weight,
-                                      &output_gate_.weight};
+    std::vector<LinearWeight*> all = {&in_.weight, &gates_.weight};
+    if (spec_.low_rank_gates) all.insert(all.end(), {&forget_.weight, &output_gate_.weight});
     for (LinearWeight* const out : out_.matrices()) all.push_back(out);
     return all;
   }
@@ -68,13 +77,18 @@ class KimiDeltaMixer final : public Mixer {
   // What decays and b are made of is f32 beside rows of 16 bits, too.
   std::vector<int64_t> scratch_columns(bool in_place) const override {
     const int64_t columns = spec_.heads.columns(), of_f32 = in_place ? 1 : 2;
-    return {3 * columns + whole_.dim,   of_f32 * gates_width(),
-            of_f32 * columns,           columns,
-            in_place ? 1 : 3 * columns, is_split_ ? out_.input_width() : 1};
+    const int64_t apart = spec_.low_rank_gates ? columns : 1;
+    return {3 * columns + gate_width(),
+            of_f32 * gates_width(),
+            of_f32 * apart,
+            apart,
+            in_place ? 1 : 3 * columns,
+            is_split_ ? out_.input_width() : 1};
   }
   int64_t op_workspace_bytes(const PartLoad& load) const override {
     int64_t bytes = out_.op_workspace_bytes(load.rows);
     for (const LinearLayer* layer : {&in_, &gates_, &forget_, &output_gate_}) {
+      if (layer->weight.n() == 0) continue;
       bytes = std::max(bytes, linear_workspace_bytes(load.rows, layer->weight));
     }
     return bytes;
@@ -95,15 +109,20 @@ class KimiDeltaMixer final : public Mixer {
   void run(const MixerRun& run) const override {
     OpContext& context = run.branch.context();
     const int64_t rows = run.branch.rows(), dim = whole_.dim, columns = spec_.heads.columns();
-    const TensorView projected = run.scratch.rows(kProjected, rows, 3 * columns + dim);
+    const TensorView projected = run.scratch.rows(kProjected, rows, 3 * columns + gate_width());
     const TensorView gates = f32_rows(run, kGates, gates_width());
-    const TensorView forget = f32_rows(run, kForget, columns);
-    const TensorView z = run.scratch.rows(kZ, rows, columns);
     const ConstTensorView x = run.branch.input();
     multiply(context, in_, x, projected);
     multiply(context, gates_, x, gates);
-    multiply(context, forget_, column_range(gates, 0, dim), forget);
-    multiply(context, output_gate_, column_range(projected, 3 * columns, dim), z);
+    TensorView forget = column_range(gates, 0, gate_width());
+    TensorView z = column_range(projected, 3 * columns, gate_width());
+    if (spec_.low_rank_gates) {
+      const TensorView forget_few = forget, z_few = z;
+      forget = f32_rows(run, kForget, columns);
+      z = run.scratch.rows(kZ, rows, columns);
+      multiply(context, forget_, forget_few, forget);
+      multiply(context, output_gate_, z_few, z);
+    }
     const TensorView made = column_range(projected, 0, 3 * columns);
     const TensorView qkv =
         run.scratch.in_place() ? made : run.scratch.rows(kQkv, rows, 3 * columns);
@@ -122,12 +141,13 @@ class KimiDeltaMixer final : public Mixer {
     kimi_delta(context, {.heads = spec_.heads,
                          .qkv = qkv,
                          .forget = forget,
-                         .beta = column_range(gates, dim, spec_.heads.count),
+                         .beta = column_range(gates, gate_width(), spec_.heads.count),
                          .z = z,
                          .rate = rate_.data() + head_first_,
                          .dt_bias = dt_bias_.data() + head_first_ * dim,
                          .norm = norm_.data(),
                          .norm_eps = spec_.norm_eps,
+                         .decay_floor = spec_.decay_floor,
                          .states = run.states.behind(conv_bytes()),
                          .out = out_.own_columns(out)});
     out_.end(run.branch, out);
@@ -136,7 +156,9 @@ class KimiDeltaMixer final : public Mixer {
  private:
   enum Area : size_t { kProjected, kGates, kForget, kZ, kQkv, kOut };  // of scratch memory
 
-  int64_t gates_width() const { return whole_.dim + spec_.heads.count; }
+  // Of what decays are made of, and of what output gates are.
+  int64_t gate_width() const { return spec_.low_rank_gates ? whole_.dim : spec_.heads.columns(); }
+  int64_t gates_width() const { return gate_width() + spec_.heads.count; }
   static TensorView f32_rows(const MixerRun& run, Area area, int64_t columns) {
     const int64_t rows = run.branch.rows();
     return {run.scratch.rows(area, rows, columns).data, DType::kF32, Shape{rows, columns}};
@@ -176,11 +198,11 @@ class KimiDeltaMixer final : public Mixer {
   const int64_t hidden_;
   const KimiDeltaHeads whole_;  // of all ranks
   bool is_split_ = false;
-  int64_t head_first_ = 0;   // of this rank's
-  LinearLayer in_;           // [3 columns + d, D]: q, k, v, and what output gates are made of
-  LinearLayer gates_;        // [d + heads, D]: what decays are made of, b
-  LinearLayer forget_;       // [columns, d]
-  LinearLayer output_gate_;  // [columns, d]
+  int64_t head_first_ = 0;  // of this rank's
+  LinearLayer in_;      // [3 columns + gate_width(), D]: q, k, v, and what output gates are made of
+  LinearLayer gates_;   // [gates_width(), D]: what decays are made of, b
+  LinearLayer forget_;  // [columns, d] of low rank, or empty
+  LinearLayer output_gate_;  // likewise
   DeviceVector taps_;        // [taps, 3 columns]
   DeviceVector rate_;        // [heads of all ranks]
   DeviceVector dt_bias_;     // [columns of all ranks]

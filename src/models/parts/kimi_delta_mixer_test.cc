@@ -10,9 +10,20 @@ namespace {
 
 constexpr KimiDeltaSpec kSpec{.heads = {.count = 3, .dim = 12}, .taps = 4, .norm_eps = 1e-6f};
 
+// Gates of the row at once, decays above a floor.
+KimiDeltaSpec of_ling3() {
+  KimiDeltaSpec spec = kSpec;
+  spec.low_rank_gates = false;
+  spec.decay_floor = -5;
+  return spec;
+}
+
 // As DeltaNetMixer's test of this name. (What it computes: ops/states/kimi_delta_test.cc, and
 // models/tiny_models_test.cc against transformers.)
-TEST(KimiDeltaMixer, RunsInADecoder) { expect_runs_in_a_decoder(kSpec); }
+TEST(KimiDeltaMixer, RunsInADecoder) {
+  expect_runs_in_a_decoder(kSpec);
+  expect_runs_in_a_decoder(of_ling3());
+}
 
 // A GPU's rows lie apart from what they are made of, and are the same.
 TEST(KimiDeltaMixer, RowsApartAreThoseInPlace) {
@@ -20,16 +31,18 @@ TEST(KimiDeltaMixer, RowsApartAreThoseInPlace) {
   constexpr int32_t kRows = 37;
   Rng rng(5);
   const TestMatrix x(rng, kRows, kHidden);
-  std::vector<TestMatrix> results;
-  for (const bool in_place : {true, false}) {
-    PartPass pass(kRows, kHidden, in_place);
-    MadeTensors tensors(pass.device());
-    const auto part = make_part(kSpec, kHidden);
-    ASSERT_TRUE(part->load(tensors).ok());
-    PartCache cache(pass.device(), *part, kRows);
-    results.push_back(pass.run(*part, cache, x, {}));
+  for (const KimiDeltaSpec& spec : {kSpec, of_ling3()}) {
+    std::vector<TestMatrix> results;
+    for (const bool in_place : {true, false}) {
+      PartPass pass(kRows, kHidden, in_place);
+      MadeTensors tensors(pass.device());
+      const auto part = make_part(spec, kHidden);
+      ASSERT_TRUE(part->load(tensors).ok());
+      PartCache cache(pass.device(), *part, kRows);
+      results.push_back(pass.run(*part, cache, x, {}));
+    }
+    EXPECT_TRUE(same_bits(results[0], results[1]));
   }
-  EXPECT_TRUE(same_bits(results[0], results[1]));
 }
 
 TEST(KimiDeltaMixer, HeadsThatAGpuDoesNotTakeAreRefusedByName) {

@@ -13,6 +13,7 @@
 #include "ops/linear/head_linear.h"
 #include "ops/linear/linear.h"
 #include "ops/rows/rms_norm.h"
+#include "ops/rows/sigmoid_gate.h"
 
 namespace headrace {
 namespace {
@@ -70,6 +71,9 @@ class LatentAttentionMixer final : public Mixer {
     HR_ASSIGN_OR_RETURN(norm_, tensors.vector("attn_kv_a_norm.weight", spec_.rank));
     HR_RETURN_IF_ERROR(spec_.joined ? load_joined(tensors) : load_apart(tensors));
     HR_RETURN_IF_ERROR(index_.load(tensors));
+    if (spec_.sinks) {
+      HR_ASSIGN_OR_RETURN(sinks_, tensors.vector("attn_sinks.weight", whole_heads_));
+    }
     return out_.load(tensors, MatrixStack::Rows{"attn_output", hidden_}, /*bias=*/false);
   }
 
@@ -124,6 +128,10 @@ class LatentAttentionMixer final : public Mixer {
 
   Status check_device(const DeviceTraits& device, DType activations) const override {
     if (device.kind == DeviceKind::kCpu) return ok_status();
+    if (spec_.sinks) {
+      return unsupported(
+          "sinks in latent attention have no kernels on a GPU yet: use --device cpu");
+    }
     const auto kept_fits = [&](int64_t kept) {
       const AttentionPlan plan;
       AttentionArgs args;
@@ -157,7 +165,7 @@ class LatentAttentionMixer final : public Mixer {
     const TensorView q = queries(run, down);
     multiply_heads(context, key_stack_, keys_, q, absorbed);
     const RopeAngles& angles = run.angles[static_cast<size_t>(spec_.rope)];
-    latent_kv(context, {.kv = column_range(down, down_width() - spec_.kept_dim(), spec_.kept_dim()),
+    latent_kv(context, {.kv = column_range(down, query_part_width(), spec_.kept_dim()),
                         .q = q,
                         .cos = angles.cos,
                         .sin = angles.sin,
@@ -177,6 +185,11 @@ class LatentAttentionMixer final : public Mixer {
       attend(run, run.kv, run.group.sequences, run.group.plan, absorbed, latents);
     }
     multiply_heads(context, value_stack_, values_, latents, out_.own_columns(values));
+    if (spec_.gate_dim > 0) {
+      sigmoid_gate(context,
+                   {.x = out_.own_columns(values),
+                    .gate = column_range(down, down_width() - gate_width(), gate_width())});
+    }
     out_.end(run.branch, values);
   }
 
@@ -207,6 +220,7 @@ class LatentAttentionMixer final : public Mixer {
                .table_offset = kv.base == run.kv.base ? run.group.table_offset : 0,
                .scale = spec_.scale,
                .f32_products = down_.weight.compute() != LinearCompute::kFast,
+               .sinks = spec_.sinks ? sinks_.data() + head_first_ : nullptr,
                .plan = plan,
                .out = latents});
   }
@@ -356,10 +370,10 @@ class LatentAttentionMixer final : public Mixer {
   int64_t absorbed_width() const { return int64_t{spec_.heads} * spec_.kept_dim(); }
   int64_t latent_width() const { return int64_t{spec_.heads} * spec_.rank; }
   int64_t value_width() const { return int64_t{spec_.heads} * spec_.value_dim; }
-  // Of queries or their latent, then of what is kept.
-  int64_t down_width() const {
-    return (has_query_latent() ? spec_.query_rank : query_width()) + spec_.kept_dim();
-  }
+  int64_t gate_width() const { return int64_t{spec_.heads} * spec_.gate_dim; }
+  int64_t query_part_width() const { return has_query_latent() ? spec_.query_rank : query_width(); }
+  // Of queries or their latent, then of what is kept, then of gates.
+  int64_t down_width() const { return query_part_width() + spec_.kept_dim() + gate_width(); }
   // This rank's, of a tensor with those of all.
   MatrixStack::Rows query_rows(const char* name) const {
     MatrixStack::Rows rows{name, query_width()};
@@ -380,6 +394,12 @@ class LatentAttentionMixer final : public Mixer {
       stack.rows = {query_rows("attn_q")};
     }
     stack.rows.push_back({"attn_kv_a_mqa", spec_.kept_dim(), std::move(kept)});
+    if (spec_.gate_dim > 0) {
+      stack.rows.push_back({.name = "attn_gate",
+                            .count = gate_width(),
+                            .first = int64_t{head_first_} * spec_.gate_dim,
+                            .of = int64_t{whole_heads_} * spec_.gate_dim});
+    }
     return stack;
   }
 
@@ -476,10 +496,11 @@ class LatentAttentionMixer final : public Mixer {
   const int64_t hidden_;
   const int32_t whole_heads_;  // of all ranks
   int32_t head_first_ = 0;     // of this one
-  LinearLayer down_;           // [query_rank or H query_dim, and kept_dim; D]
+  LinearLayer down_;           // [query_rank or H query_dim, kept_dim and gates; D]
   DeviceVector query_norm_;    // [query_rank]
   LinearLayer query_up_;       // [H query_dim, query_rank]
   DeviceVector norm_;          // [rank]
+  DeviceVector sinks_;         // [heads of all ranks], or empty
   // On a GPU those of all heads in one.
   LinearLayer key_stack_;            // [H rank, plain_dim]
   LinearLayer value_stack_;          // [H value_dim, rank]

@@ -26,6 +26,10 @@ struct LatentAttentionSpec {
   bool rows_interleaved = false;  // rotated rows lie in the order of interleaved rotation
   bool joined = true;             // K and V are attn_kv_b, a head's K above its V; else K' is
                                   // attn_k_b and V attn_v_b, a matrix a head
+  // > 0: what a head sees is multiplied by the sigmoids of so many numbers of the row, attn_gate's:
+  // of one, or of value_dim (Ling 3, Hunyuan V4).
+  int32_t gate_dim = 0;
+  bool sinks = false;  // attn_sinks: a logit of each head without a value (Hunyuan V4)
   KeyIndexSpec index;
 
   int32_t query_dim() const { return plain_dim + rope_dim; }

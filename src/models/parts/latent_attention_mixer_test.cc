@@ -113,8 +113,13 @@ class LatentAttention : public testing::Test {
       values.push_back(std::move(value));
       Rows seen_keys = keys, seen_values = values;
       if (spec_.index.is_sparse()) leave_chosen(row, position, index_keys, seen_keys, seen_values);
-      out.push_back(times(tensors_->values("attn_output.weight"),
-                          attended(query_of(row, position), seen_keys, seen_values)));
+      Row seen = attended(query_of(row, position), seen_keys, seen_values);
+      const Row gates =
+          spec_.gate_dim > 0 ? times(tensors_->values("attn_gate.weight"), row) : Row();
+      for (size_t i = 0; !gates.empty() && i < seen.size(); ++i) {
+        seen[i] /= 1 + std::exp(-gates[i / (seen.size() / gates.size())]);
+      }
+      out.push_back(times(tensors_->values("attn_output.weight"), seen));
       for (size_t i = 0; i < row.size(); ++i) out.back()[i] += row[i];
     }
     return out;
@@ -226,10 +231,14 @@ TEST_F(LatentAttention, TheAbsorbedFormIsTheExpandedOne) {
   Rng rng(3);
   const TestMatrix x(rng, kRows, kHidden);
   for (const int32_t query_rank : {0, 9}) {
-    LatentAttentionSpec spec = plain_spec();
-    spec.query_rank = query_rank;
-    load(spec);
-    EXPECT_TRUE(rows_close(matrix_of(run(x, {kRows})), expected(x))) << query_rank;
+    for (const int32_t gate_dim : {0, 1, 5}) {
+      LatentAttentionSpec spec = plain_spec();
+      spec.query_rank = query_rank;
+      spec.gate_dim = gate_dim;
+      load(spec);
+      EXPECT_TRUE(rows_close(matrix_of(run(x, {kRows})), expected(x)))
+          << query_rank << ", gates " << gate_dim;
+    }
   }
 }
 

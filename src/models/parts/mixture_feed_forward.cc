@@ -16,6 +16,7 @@
 #include "ops/rows/residual_add.h"
 #include "ops/rows/row_gather.h"
 #include "ops/rows/row_scatter_add.h"
+#include "ops/rows/soft_cap.h"
 #include "tensor/arena_places.h"
 
 namespace headrace {
@@ -92,8 +93,11 @@ class MixtureFeedForward final : public FeedForward {
   Status load(LayerTensors& tensors) override {
     HR_ASSIGN_OR_RETURN(router_, tensors.matrix(router_stack()));
     if (spec_.choice_bias) {
+      const int64_t experts = spec_.router.experts;
       HR_ASSIGN_OR_RETURN(choice_bias_,
-                          tensors.vector(spec_.choice_bias_name, spec_.router.experts));
+                          spec_.choice_bias_may_lack
+                              ? tensors.vector_or_zeros(spec_.choice_bias_name, experts)
+                              : tensors.vector(spec_.choice_bias_name, experts));
     }
     if (spec_.scaled) {
       HR_ASSIGN_OR_RETURN(expert_scales_,
@@ -148,6 +152,10 @@ class MixtureFeedForward final : public FeedForward {
   }
 
   Status check_device(const DeviceTraits& device, DType /*activations*/) const override {
+    if (spec_.gate_limit > 0 && device.kind == DeviceKind::kCuda) {
+      return unsupported(
+          "experts whose gates have a limit have no kernels on a GPU yet: use --device cpu");
+    }
     if (device.kind != DeviceKind::kCuda) return ok_status();
     if (routing_fits(device, spec_.router.experts)) return ok_status();
     const auto fits = [&](int64_t experts) { return routing_fits(device, experts); };
@@ -460,6 +468,21 @@ class MixtureFeedForward final : public FeedForward {
                               .out = sum});
   }
 
+  bool is_limited(const Network& network) const {
+    return spec_.gate_limit > 0 && &network - networks_.data() < spec_.router.experts;
+  }
+  void multiply_limited(OpContext& context, const Network& network, const ConstTensorView& x,
+                        const TensorView& gate_up, const TensorView& out) const {
+    multiply(context, network.gate_up, x, gate_up);
+    const int64_t width = gate_up.columns() / 2;
+    const float limit = spec_.gate_limit;
+    soft_cap(context,
+             {.x = column_range(gate_up, 0, width), .cap = limit, .kind = CapKind::kAtMost});
+    soft_cap(context,
+             {.x = column_range(gate_up, width, width), .cap = limit, .kind = CapKind::kClamp});
+    gated_activation(context, {.gate_up = gate_up, .activation = spec_.activation, .out = out});
+  }
+
   // What a network makes of some rows of x.
   TensorView run_network(OpContext& context, const Network& network, int32_t part,
                          const Routed& routed, const ListedRows& rows) const {
@@ -487,7 +510,9 @@ class MixtureFeedForward final : public FeedForward {
     const TensorView activated = shard_.is_split()
                                      ? dense(routed.scratch.activated, network.down.input_width())
                                      : column_range(gate_up, 0, width);
-    if (spec_.gated) {
+    if (is_limited(network)) {
+      multiply_limited(context, network, x, gate_up, network.down.own_columns(activated));
+    } else if (spec_.gated) {
       gated_linear(context, {.x = x,
                              .weight = &network.gate_up.weight,
                              .bias = network.gate_up.bias.data(),

@@ -18,13 +18,17 @@ struct MixtureSpec {
   int32_t shared_width = 0;  // of the shared one, where the router has it
   bool choice_bias = false;  // added to scores for the choice alone
   const char* choice_bias_name = "exp_probs_b.bias";
+  bool choice_bias_may_lack = false;  // files without it have zeros (A.X-K1)
   Activation activation = Activation::kSilu;
   bool router_bias = false;   // ffn_gate_inp has a bias, which is of the weights, too
   bool bias = false;          // experts have
   bool fused = false;         // gates and ups lie in one tensor, ffn_gate_up_exps
   bool scaled = false;        // ffn_down_exps.scale: of what each expert makes
   bool scales_input = false;  // weights are of the rows that an expert reads (Llama 4)
-  bool gated = true;          // false: a network is down(act(up(x))), and has no gate (Nemotron-H)
+  // > 0: of experts but the shared one gates are at most so large, and ups neither more nor less
+  // (Hunyuan V4).
+  float gate_limit = 0.0f;
+  bool gated = true;  // false: a network is down(act(up(x))), and has no gate (Nemotron-H)
 
   int32_t up_parts() const { return gated ? 2 : 1; }  // of the columns of a network's first product
 };

@@ -84,6 +84,10 @@ class MadeTensors final : public LayerTensors {
                                                    columns * int64_t{sizeof(float)}),
                          .row_order = rows.order});
       if (!stack.bias) continue;
+      if (rows.bare) {
+        bias.insert(bias.end(), static_cast<size_t>(rows.count), 0.0f);
+        continue;
+      }
       const std::vector<float>& values =
           make(rows.name + ".bias", std::max(rows.experts, 1) * rows.in_file());
       const auto first = static_cast<size_t>(rows.expert * rows.in_file() + rows.first);

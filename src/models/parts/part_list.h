@@ -11,6 +11,7 @@
 #include "models/parts/channel_mix_mixer.h"
 #include "models/parts/delta_net_mixer.h"
 #include "models/parts/dense_feed_forward.h"
+#include "models/parts/hyper_frame.h"
 #include "models/parts/kimi_delta_mixer.h"
 #include "models/parts/latent_attention_mixer.h"
 #include "models/parts/lightning_mixer.h"
@@ -51,6 +52,7 @@ struct NoFrameSpec {};
 using FrameSpec = std::variant<  //
     NoFrameSpec,                 //
     AltUpSpec,                   //
+    HyperSpec,                   //
     NormedRowsSpec,              //
     TokenInputSpec>;
 inline std::unique_ptr<LayerFrame> make_frame(const NoFrameSpec&, int64_t /*hidden*/) {

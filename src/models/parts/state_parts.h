@@ -49,10 +49,11 @@ inline Result<DeviceVector> load_conv_taps(LayerTensors& tensors, const std::str
   return load_conv_taps(tensors, name, Shape{channels, taps}, std::span(&all, 1), scales);
 }
 
-// What a state forgets by in a unit of time, negative: ssm_a, or `is_log`: of which it has log(-a).
+// What a state forgets by in a unit of time, negative: ssm_a, in some files its size, or `is_log`:
+// of which it has log(-a).
 inline Result<DeviceVector> load_rates(LayerTensors& tensors, const Shape& shape, bool is_log) {
   HR_ASSIGN_OR_RETURN(std::vector<float> rates, tensors.values("ssm_a", shape));
-  for (float& rate : rates) rate = is_log ? -std::exp(rate) : rate;
+  for (float& rate : rates) rate = is_log ? -std::exp(rate) : -std::abs(rate);
   return tensors.made_vector(rates);
 }
 

@@ -1,13 +1,20 @@
-// x := x * sigmoid(gate): attention whose heads have a gate each row (Qiu et al., 2025).
+// x := x * sigmoid(gate): attention whose heads have a gate each row (Qiu et al., 2025). A gate may
+// be of as many neighbouring columns as x has more of, and multiply by its softplus, ln(1 +
+// e^gate).
 #pragma once
 
 #include "ops/op.h"
 
 namespace headrace {
 
+enum class GateKind : uint8_t { kSigmoid, kSoftplus };
+
 struct SigmoidGateArgs {
   TensorView x;          // [T, D], of the activation type
-  ConstTensorView gate;  // [T, D] of x's type
+  ConstTensorView gate;  // [T, G] of x's type; G divides D
+  GateKind kind = GateKind::kSigmoid;
+
+  int64_t columns_of_gate() const { return x.columns() / gate.columns(); }
 };
 
 void sigmoid_gate(OpContext& context, const SigmoidGateArgs& args);

@@ -7,12 +7,17 @@
 namespace headrace {
 namespace {
 
+double softplus(double x) { return x > 0 ? x + std::log1p(std::exp(-x)) : std::log1p(std::exp(x)); }
+
 void reference(OpContext&, const SigmoidGateArgs& args) {
   for (int64_t t = 0; t < args.x.rows(); ++t) {
     float* x = f32_row(args.x, t);              // [D]
-    const float* gate = f32_row(args.gate, t);  // [D]
+    const float* gate = f32_row(args.gate, t);  // [G]
     for (int64_t i = 0; i < args.x.columns(); ++i) {
-      x[i] = static_cast<float>(x[i] / (1.0 + std::exp(-double{gate[i]})));
+      const double g = gate[i / args.columns_of_gate()];
+      const double factor =
+          args.kind == GateKind::kSigmoid ? 1.0 / (1.0 + std::exp(-g)) : softplus(g);
+      x[i] = static_cast<float>(x[i] * factor);
     }
   }
 }
@@ -22,7 +27,8 @@ template <void (*kRow)(const SigmoidGateRow&)>
 void run_rows(OpContext& context, const SigmoidGateArgs& args) {
   context.device.pool().parallel_rows(args.x.rows(), 8, [&](int64_t first, int64_t last) {
     for (int64_t t = first; t < last; ++t) {
-      kRow({f32_row(args.x, t), f32_row(args.gate, t), args.x.columns()});
+      kRow({f32_row(args.x, t), f32_row(args.gate, t), args.x.columns(), args.columns_of_gate(),
+            args.kind == GateKind::kSoftplus});
     }
   });
 }

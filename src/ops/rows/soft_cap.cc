@@ -4,8 +4,7 @@ namespace headrace {
 namespace {
 
 void check_args(const SoftCapArgs& args) {
-  CHECK(args.x.shape.rank() == 2 && args.x.dtype == DType::kF32);
-  CHECK(args.cap > 0.0f);
+  CHECK(args.x.shape.rank() == 2 && args.cap > 0.0f);
 }
 
 }  // namespace
@@ -21,6 +20,7 @@ OpCost op_cost(const SoftCapArgs& args) {
 
 void soft_cap(OpContext& context, const SoftCapArgs& args) {
   check_args(args);
+  CHECK(args.x.dtype == DType::kF32 || is_activation(context.device, args.x.dtype));
   if (args.x.rows() == 0) return;
   run_op(context, soft_cap_kernels(), args);
 }

@@ -3,12 +3,15 @@
 
 #include <cstdint>
 
+#include "ops/rows/soft_cap.h"
+
 namespace headrace {
 
 struct SoftCapRow {
   float* x;  // [count], in place
   int64_t count;
   float cap;
+  CapKind kind;
 };
 
 void soft_cap_row_avx512(const SoftCapRow& row);  // soft_cap_cpu_avx512.cc

@@ -2,6 +2,7 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cmath>
 
 #include "ops/op_fixture.h"
@@ -24,6 +25,29 @@ TEST(SoftCap, EveryKernelIsCapTanh) {
       for (int64_t r = 0; r < 3; ++r) {
         for (int64_t i = 0; i < columns; ++i) {
           ASSERT_NEAR(out.at(r, i), 30.0 * std::tanh(x.at(r, i) / 30.0), 2e-5) << x.at(r, i);
+        }
+      }
+      EXPECT_TRUE(out.gaps_untouched());
+    }
+  }
+}
+
+TEST(SoftCap, HardOnesAreClamps) {
+  TestDevice device = TestDevice::cpu(2);
+  OpContext context = device.context();
+  Rng rng(7);
+  const TestMatrix x(rng, 5, 37, 4.0f);
+  for (const auto& kernel : soft_cap_kernels().all()) {
+    for (const CapKind kind : {CapKind::kClamp, CapKind::kAtMost}) {
+      TestMatrix out = x;
+      const SoftCapArgs args{.x = out.view(), .cap = 1.5f, .kind = kind};
+      if (!kernel.supports(device.device().traits(), args)) continue;
+      SCOPED_TRACE(kernel.name);
+      kernel.run(context, args);
+      const float least = kind == CapKind::kClamp ? -1.5f : -HUGE_VALF;
+      for (int64_t r = 0; r < 5; ++r) {
+        for (int64_t i = 0; i < 37; ++i) {
+          ASSERT_EQ(out.at(r, i), std::clamp(x.at(r, i), least, 1.5f));
         }
       }
       EXPECT_TRUE(out.gaps_untouched());

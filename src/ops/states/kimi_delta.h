@@ -2,6 +2,7 @@
 // each component of a key, and gates that are sigmoids:
 //   q, k     := q / |q| / sqrt(d), k / |k| (of each head; |x| = sqrt(sum x^2 + 1e-6))
 //   decay_t   = exp(rate softplus(f_t + dt_bias)) (of each component), beta_t = sigmoid(b_t)
+//             or, of a floor, exp(floor sigmoid(-rate (f_t + dt_bias))), which is over exp(floor)
 //   S        := diag(decay_t) S;   S := S + k_t (beta_t (v_t - S' k_t))';   o_t = S' q_t
 //   out_t     = o_t / sqrt(mean(o_t^2) + eps) * norm * sigmoid(z_t)
 //
@@ -34,6 +35,7 @@ struct KimiDeltaArgs {
   const float* dt_bias;  // [columns]
   const float* norm;     // [d]
   float norm_eps = 0.0f;
+  float decay_floor = 0.0f;  // negative, or 0: there is none
   // f32, by head, in blocks of kKimiDeltaColumns columns of values (the last may be narrower):
   // [d, columns], dense.
   StateView states;

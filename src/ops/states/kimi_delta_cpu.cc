@@ -18,6 +18,11 @@ void normalise_kimi_head(float* x, int64_t count, double scale) {
   for (int64_t i = 0; i < count; ++i) x[i] *= factor;
 }
 
+double log_of_decay(const KimiDeltaArgs& args, double rate, double x) {
+  if (args.decay_floor < 0) return args.decay_floor / (1.0 + std::exp(rate * x));
+  return rate * (x > 20.0 ? x : std::log1p(std::exp(x)));
+}
+
 // What the rule reads of a row, in the place of what it is made of.
 void prepare_kimi_row(const KimiDeltaArgs& args, int64_t t) {
   const int64_t dim = args.heads.dim, columns = args.heads.columns();
@@ -30,8 +35,7 @@ void prepare_kimi_row(const KimiDeltaArgs& args, int64_t t) {
     beta[head] = static_cast<float>(1.0 / (1.0 + std::exp(-double{beta[head]})));
     for (int64_t i = head * dim; i < (head + 1) * dim; ++i) {
       const double x = double{forget[i]} + args.dt_bias[i];
-      const double softplus = x > 20.0 ? x : std::log1p(std::exp(x));
-      forget[i] = static_cast<float>(std::exp(args.rate[head] * softplus));
+      forget[i] = static_cast<float>(std::exp(log_of_decay(args, args.rate[head], x)));
     }
   }
 }

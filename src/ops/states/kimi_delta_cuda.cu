@@ -15,13 +15,16 @@ struct ComponentGates {
   const float* rate;
   const float* dt_bias;
   int32_t dim;
+  float floor;  // KimiDeltaArgs::decay_floor
 
   __device__ __forceinline__ float beta(int32_t row, int32_t head) const {
     return gpu::delta_beta(learnt.row(row)[head]);
   }
   __device__ __forceinline__ float decay(int32_t row, int32_t head, int component) const {
     const int64_t at = int64_t{head} * dim + component;
-    return gpu::delta_decay(rate[head], forget.row(row)[at] + dt_bias[at]);
+    const float x = forget.row(row)[at] + dt_bias[at];
+    if (floor < 0.0f) return expf(floor / (1.0f + expf(rate[head] * x)));
+    return gpu::delta_decay(rate[head], x);
   }
 };
 
@@ -40,7 +43,8 @@ void run(OpContext& context, const KimiDeltaArgs& args) {
                                .learnt = gpu::rows_of<float>(ConstTensorView(args.beta)),
                                .rate = args.rate,
                                .dt_bias = args.dt_bias,
-                               .dim = heads.dim},
+                               .dim = heads.dim,
+                               .floor = args.decay_floor},
                      .states = args.states.base,
                      .state_stride = args.states.stride,
                      .sequences = args.states.on_device,

@@ -17,8 +17,9 @@ class KimiTest {
   static constexpr int32_t kRows = 37;
   static constexpr float kEps = 1e-6f;
 
-  explicit KimiTest(const KimiDeltaHeads& heads)
+  explicit KimiTest(const KimiDeltaHeads& heads, float floor = 0)
       : heads_(heads),
+        floor_(floor),
         rng_(static_cast<uint64_t>(heads.dim)),
         qkv_(rng_, kRows, 3 * heads.columns()),
         forget_(rng_, kRows, heads.columns()),
@@ -46,6 +47,7 @@ class KimiTest {
             .dt_bias = dt_bias_.data(),
             .norm = norm_.data(),
             .norm_eps = kEps,
+            .decay_floor = floor_,
             .states = states,
             .out = out.view()};
   }
@@ -80,7 +82,9 @@ class KimiTest {
       for (size_t i = 0; i < dim; ++i) {
         const auto at = static_cast<int64_t>(i) + first;
         const double f = double{forget_.at(t, at)} + dt_bias_[static_cast<size_t>(at)];
-        const double decay = std::exp(rate_[static_cast<size_t>(head)] * std::log1p(std::exp(f)));
+        const double rate = rate_[static_cast<size_t>(head)];
+        const double decay = std::exp(floor_ < 0 ? floor_ / (1 + std::exp(rate * f))
+                                                 : rate * std::log1p(std::exp(f)));
         for (size_t j = 0; j < dim; ++j) state[i * dim + j] *= decay;
       }
       std::vector<double> o(dim);
@@ -110,6 +114,7 @@ class KimiTest {
   }
 
   const KimiDeltaHeads heads_;
+  const float floor_;
   Rng rng_;
   TestMatrix qkv_, forget_, beta_, z_;
   std::vector<float> rate_, dt_bias_, norm_;
@@ -118,11 +123,12 @@ class KimiTest {
 template <class Body>
 void for_each_kernel(const Body& body) {
   TestDevice device = TestDevice::cpu(2);
-  for (const KimiDeltaHeads& heads : kCases) {
+  for (size_t i = 0; i < std::size(kCases); ++i) {
+    const KimiDeltaHeads& heads = kCases[i];
     SCOPED_TRACE(testing::Message() << heads.count << " of " << heads.dim);
     for (const auto& kernel : kimi_delta_kernels().all()) {
       SCOPED_TRACE(kernel.name);
-      KimiTest test(heads);
+      KimiTest test(heads, i % 2 == 0 ? 0.0f : -3.0f);
       KimiTest::Read read = test.inputs();
       TestMatrix out(KimiTest::kRows, heads.columns());
       if (!kernel.supports(device.device().traits(), test.args(read, {}, out))) continue;

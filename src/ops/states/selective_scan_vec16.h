@@ -7,18 +7,6 @@
 namespace headrace {
 namespace {
 
-// log(1 + e^x) = max(x, 0) + log(1 + u) with u = e^-|x|, and log(1 + u) = 2 artanh(u / (2 + u)):
-// of that s at most 1/3 the terms behind s^15 / 15 are below 2^-27 of the sum.
-inline Vec16 softplus(Vec16 x) {
-  const Vec16 u = exp_of_negative(sub(zero(), absolute(x)));
-  const Vec16 s = div(u, add(broadcast(2.0f), u));
-  const Vec16 square = mul(s, s);
-  constexpr float kTerms[] = {1.0f / 13, 1.0f / 11, 1.0f / 9, 1.0f / 7, 1.0f / 5, 1.0f / 3, 1.0f};
-  Vec16 p = broadcast(1.0f / 15);
-  for (const float term : kTerms) p = fma(p, square, broadcast(term));
-  return add(max(x, zero()), mul(add(s, s), p));
-}
-
 // One row over the 16 lanes, or those that are there, from channel `at` on.
 inline void advance_lanes(const ScanChannels& a, int64_t t, int64_t at) {
   const int64_t left = a.channels - at;

@@ -1,0 +1,290 @@
+#include "weights/window_families.h"
+
+#include <algorithm>
+
+#include <fmt/format.h>
+
+namespace headrace {
+namespace {
+
+const Json* windowed_member(const Json& json, std::string_view name) {
+  const Json* const found = json.find(name);
+  return found == nullptr || found->is_null() ? nullptr : found;
+}
+
+// A key of which one value is known, beside none; `known` spells it.
+Status refuse_others(const Json& json, const ConfigSource& source, std::string_view name,
+                     const Json& value, std::string_view known) {
+  const Json* const found = windowed_member(json, name);
+  if (found == nullptr || *found == value) return ok_status();
+  return source.unsupported_field(name, fmt::format("is not supported, only {} or none", known));
+}
+Status refuse_others(const Json& json, const ConfigSource& source, std::string_view name,
+                     int32_t value) {
+  return refuse_others(json, source, name, Json(value), std::to_string(value));
+}
+
+Result<int32_t> windowed_number(const Json& json, const ConfigSource& source, std::string_view name,
+                                int32_t fallback, int32_t max) {
+  const Json* const found = windowed_member(json, name);
+  if (found == nullptr) return fallback;
+  if (found->is_int() && found->as_int() >= 1 && found->as_int() <= max) {
+    return static_cast<int32_t>(found->as_int());
+  }
+  return source.corrupt_field(name, fmt::format("is no number from 1 to {}", max));
+}
+
+// A share of heads that rotates.
+Result<double> share_of_heads(const Json& json, const ConfigSource& source, double fallback) {
+  constexpr std::string_view kShare = "partial_rotary_factor";
+  const Json* const found = windowed_member(json, kShare);
+  if (found == nullptr) return fallback;
+  if (found->is_number() && found->as_double() > 0 && found->as_double() <= 1) {
+    return found->as_double();
+  }
+  return source.corrupt_field(kShare, "is no number between 0 and 1");
+}
+
+// Of layers that slide; `fallback`: where the file does not say it.
+Status read_sliding_rotation(const Json& json, const ConfigSource& source, double fallback,
+                             ModelConfig& config) {
+  double share = fallback;
+  const Json* const rotations = windowed_member(json, "rope_parameters");
+  const Json* const sliding = rotations == nullptr || !rotations->is_object()
+                                  ? nullptr
+                                  : windowed_member(*rotations, "sliding_attention");
+  if (sliding != nullptr && sliding->is_object()) {
+    HR_ASSIGN_OR_RETURN(share, share_of_heads(*sliding, source, fallback));
+  }
+  config.mixers.head_sizes.sliding_rope_dim = static_cast<int32_t>(config.head_dim * share);
+  return ok_status();
+}
+
+Status check_head_sizes(const ConfigSource& source, const ModelConfig& config) {
+  const HeadSizes& sizes = config.mixers.head_sizes;
+  if (sizes.sliding_rope_dim % 2 != 0 || sizes.sliding_rope_dim > config.head_dim ||
+      (sizes.sliding_rope_dim < 2 && !source.gguf)) {
+    return source.corrupt_field(
+        source.gguf ? "rope.dimension_count_swa" : "partial_rotary_factor",
+        fmt::format("{} rotated dimensions of layers that slide: must be even and at most the head "
+                    "size {}",
+                    sizes.sliding_rope_dim, config.head_dim));
+  }
+  if (sizes.sliding_kv_heads > 0 && config.heads % sizes.sliding_kv_heads != 0) {
+    return source.corrupt_field(
+        source.name_of(&ModelConfig::kv_heads),
+        fmt::format("{} key/value heads of layers that slide do not divide {} query heads",
+                    sizes.sliding_kv_heads, config.heads));
+  }
+  for (const int32_t heads : sizes.queries) {
+    if (heads >= 1 && heads <= kModelLimits.heads_max && heads % config.kv_heads == 0) continue;
+    return source.corrupt_field(
+        source.gguf ? source.name_of(&ModelConfig::heads) : "num_attention_heads_per_layer",
+        fmt::format("{} is no number of query heads of {} key/value heads", heads,
+                    config.kv_heads));
+  }
+  return ok_status();
+}
+
+// The hub's names for what the library has others for.
+Status read_hub_layers(const Json& json, const ConfigSource& source, ModelConfig& config) {
+  const auto flags = [&](std::string_view name) -> Result<std::vector<bool>> {
+    std::vector<bool> layers;
+    const Json* const listed = windowed_member(json, name);
+    if (listed == nullptr) return layers;
+    if (!listed->is_array() || std::ssize(listed->as_array()) != config.layers) {
+      return source.corrupt_field(name, fmt::format("is no list of {} flags", config.layers));
+    }
+    for (const Json& flag : listed->as_array()) layers.push_back(flag != Json(0));
+    return layers;
+  };
+  HR_ASSIGN_OR_RETURN(const std::vector<bool> mixtures, flags("moe_layer_freq"));
+  const auto dense = std::ranges::find(mixtures, true) - mixtures.begin();
+  if (std::find(mixtures.begin() + dense, mixtures.end(), false) != mixtures.end()) {
+    return source.unsupported_field("moe_layer_freq",
+                                    "dense layers behind mixtures are not supported");
+  }
+  if (!mixtures.empty()) config.experts.dense_first = static_cast<int32_t>(dense);
+  if (windowed_member(json, "layer_types") != nullptr) return ok_status();
+  HR_ASSIGN_OR_RETURN(config.sliding_layers, flags("hybrid_layer_pattern"));
+  constexpr int32_t kPeriod = 6;
+  for (int32_t i = 0; std::ssize(config.sliding_layers) < config.layers; ++i) {
+    config.sliding_layers.push_back(i > 0 && (i + 1) % kPeriod != 0);
+  }
+  return ok_status();
+}
+
+Status read_mimo2(const Json& json, const ConfigSource& source, ModelConfig& config) {
+  HeadSizes& sizes = config.mixers.head_sizes;
+  if (sizes.value_scale == 0) sizes.value_scale = 1;
+  HR_RETURN_IF_ERROR(
+      refuse_others(json, source, "add_full_attention_sink_bias", Json(false), "false"));
+  HR_RETURN_IF_ERROR(
+      refuse_others(json, source, "add_swa_attention_sink_bias", Json(true), "true"));
+  HR_RETURN_IF_ERROR(refuse_others(json, source, "scoring_func", Json("sigmoid"), "\"sigmoid\""));
+  HR_RETURN_IF_ERROR(refuse_others(json, source, "n_shared_experts", 0));
+  HR_RETURN_IF_ERROR(refuse_others(json, source, "swa_head_dim", config.head_dim));
+  HR_RETURN_IF_ERROR(refuse_others(json, source, "swa_v_head_dim", sizes.value_dim));
+  HR_RETURN_IF_ERROR(refuse_others(json, source, "swa_num_attention_heads", config.heads));
+  HR_ASSIGN_OR_RETURN(sizes.sliding_kv_heads,
+                      windowed_number(json, source, "swa_num_key_value_heads", 2 * config.kv_heads,
+                                      kModelLimits.heads_max));
+  // So many tokens before a row, and its own.
+  HR_ASSIGN_OR_RETURN(config.window,
+                      windowed_number(json, source, "sliding_window_size", config.window - 1,
+                                      kModelLimits.context_length_max - 1));
+  config.window += 1;
+  HR_ASSIGN_OR_RETURN(const double share, share_of_heads(json, source, config.mixers.rotated));
+  HR_RETURN_IF_ERROR(read_sliding_rotation(json, source, share, config));
+  return read_hub_layers(json, source, config);
+}
+
+Status read_laguna(const Json& json, const ConfigSource& source, ModelConfig& config) {
+  HR_RETURN_IF_ERROR(
+      refuse_others(json, source, "moe_apply_router_weight_on_input", Json(false), "false"));
+  const Json* const cap = windowed_member(json, "moe_router_logit_softcapping");
+  if (cap != nullptr && !(cap->is_number() && cap->as_double() == 0)) {
+    return source.unsupported_field("moe_router_logit_softcapping",
+                                    "is not supported, only 0 or none");
+  }
+  if (windowed_member(json, "gating_types") != nullptr) {
+    return source.unsupported_field("gating_types", "is not supported, only gating");
+  }
+  const Json* const gating = windowed_member(json, "gating");
+  HeadSizes& sizes = config.mixers.head_sizes;
+  sizes.gates_of_heads = gating == nullptr || *gating == Json(true) || *gating == Json("per-head");
+  if (!sizes.gates_of_heads && *gating != Json("per-element")) {
+    return source.unsupported_field(
+        "gating", "is not supported (known: true, \"per-head\", \"per-element\")");
+  }
+  constexpr std::string_view kHeads = "num_attention_heads_per_layer";
+  if (const Json* const heads = windowed_member(json, kHeads)) {
+    if (!heads->is_array() || std::ssize(heads->as_array()) != config.layers) {
+      return source.corrupt_field(kHeads, fmt::format("is no list of {} numbers", config.layers));
+    }
+    for (const Json& of_layer : heads->as_array()) {
+      const bool fits = of_layer.is_int() && of_layer.as_int() <= kModelLimits.heads_max;
+      sizes.queries.push_back(fits ? static_cast<int32_t>(of_layer.as_int()) : 0);
+    }
+  }
+  // What is assumed of a file without rotations; of one that has some, all of a head rotates.
+  if (windowed_member(json, "rope_parameters") == nullptr) config.mixers.rotated = 0.5;
+  if (windowed_member(json, "layer_types") == nullptr) config.window = 0;
+  return read_sliding_rotation(json, source, 1.0, config);
+}
+
+// A list of a number a layer, or one for all.
+Result<std::vector<int32_t>> numbers_of_layers(const GgufFile& file, const std::string& name,
+                                               const ModelConfig& config, int32_t max) {
+  std::vector<int32_t> numbers;
+  const GgufEntry* const entry = file.find(name);
+  if (entry == nullptr || !std::holds_alternative<GgufArray>(entry->value)) return numbers;
+  const auto& list = std::get<GgufArray>(entry->value);
+  for (size_t i = 0; i < std::min(list.size(), static_cast<size_t>(config.layers)); ++i) {
+    const auto number = list.int_at(i);
+    if (!number || *number < 1 || *number > max) {
+      return file.corrupt_field(name, fmt::format("is no list of numbers from 1 to {}", max));
+    }
+    numbers.push_back(static_cast<int32_t>(*number));
+  }
+  if (std::ssize(numbers) == config.layers) return numbers;
+  return file.corrupt_field(name,
+                            fmt::format("{} numbers for {} layers", list.size(), config.layers));
+}
+
+// Key heads of layers that slide and of the others, each alike.
+Status read_gguf_mimo2(const GgufFile& file, const ConfigSource& source, ModelConfig& config) {
+  ExpertConfig& experts = config.experts;
+  experts.scores = ExpertScores::kSigmoid;
+  experts.normalised = true;
+  const auto layers = static_cast<size_t>(config.layers);
+  for (size_t i = 0; i < layers; ++i) {
+    const std::string router = fmt::format("blk.{}.ffn_gate_inp.weight", i);
+    experts.dense_layers.push_back(file.find_tensor(router) == nullptr);
+  }
+  const std::string name = source.name_of(&ModelConfig::kv_heads);
+  HR_ASSIGN_OR_RETURN(const std::vector<int32_t> listed,
+                      numbers_of_layers(file, name, config, kModelLimits.heads_max));
+  HeadSizes& sizes = config.mixers.head_sizes;
+  for (size_t i = 0; i < listed.size(); ++i) {
+    const bool slides =
+        config.window > 0 && (config.sliding_layers.empty() || config.sliding_layers[i]);
+    int32_t& heads = slides ? sizes.sliding_kv_heads : config.kv_heads;
+    if (heads == 0) heads = listed[i];
+    if (heads == listed[i]) continue;
+    return file.unsupported_field(name,
+                                  fmt::format("layers of {} and of {} heads", heads, listed[i]));
+  }
+  if (config.kv_heads == 0) config.kv_heads = std::max(sizes.sliding_kv_heads, 1);
+  return ok_status();
+}
+
+Status read_gguf_laguna(const GgufFile& file, const ConfigSource& source, ModelConfig& config) {
+  constexpr int32_t kPeriod = 4;  // as llama.cpp takes it where a file does not say
+  if (!config.experts.scores) config.experts.scores = ExpertScores::kSigmoid;
+  for (int32_t i = 0; config.window > 0 && std::ssize(config.sliding_layers) < config.layers; ++i) {
+    config.sliding_layers.push_back(i % kPeriod != 0);
+  }
+  HR_ASSIGN_OR_RETURN(
+      config.mixers.head_sizes.queries,
+      numbers_of_layers(file, source.name_of(&ModelConfig::heads), config, kModelLimits.heads_max));
+  const std::vector<int32_t>& queries = config.mixers.head_sizes.queries;
+  if (config.heads == 0 && !queries.empty()) config.heads = queries.front();
+  const GgufTensor* const gates = file.find_tensor("blk.0.attn_gate.weight");
+  config.mixers.head_sizes.gates_of_heads =
+      gates != nullptr && gates->shape.rank() == 2 && gates->shape[0] == config.heads;
+  return ok_status();
+}
+
+}  // namespace
+
+void mimo2_defaults(ModelConfig& config) {
+  config.rope_theta = 5e6;
+  config.rope_theta_local = 1e4;
+  config.context_length = 131072;
+  config.rms_eps = 1e-5f;
+  config.kv_heads = 4;
+  config.head_dim = 192;
+  config.window = 129;
+  config.mixers.rotated = 0.334;
+  config.mixers.head_sizes = {.value_dim = 128, .value_scale = 0.707f};
+  config.experts = {.count = 256,
+                    .used = 8,
+                    .width = 2048,
+                    .normalised = true,
+                    .scores = ExpertScores::kSigmoid,
+                    .dense_first = 1};
+}
+void laguna_defaults(ModelConfig& config) {
+  config.rope_theta = 5e5;
+  config.rope_theta_local = 1e4;
+  config.context_length = 131072;
+  config.rms_eps = 1e-6f;
+  config.kv_heads = 8;
+  config.head_dim = 128;
+  config.window = 512;
+  config.experts = {.count = 256,
+                    .used = 8,
+                    .width = 512,
+                    .shared_width = 512,
+                    .normalised = true,
+                    .scores = ExpertScores::kSigmoid,
+                    .dense_first = 1};
+}
+
+Status read_windowed(const Json& json, const ConfigSource& source, ModelConfig& config) {
+  const bool mimo2 = config.architecture == "mimo2";
+  if (!mimo2 && config.architecture != "laguna") return ok_status();
+  HR_RETURN_IF_ERROR(mimo2 ? read_mimo2(json, source, config) : read_laguna(json, source, config));
+  return check_head_sizes(source, config);
+}
+
+Status read_gguf_windowed(const GgufFile& file, const ConfigSource& source, ModelConfig& config) {
+  const bool mimo2 = config.architecture == "mimo2";
+  if (!mimo2 && config.architecture != "laguna") return ok_status();
+  HR_RETURN_IF_ERROR(mimo2 ? read_gguf_mimo2(file, source, config)
+                           : read_gguf_laguna(file, source, config));
+  return check_head_sizes(source, config);
+}
+
+}  // namespace headrace

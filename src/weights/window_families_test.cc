@@ -1,0 +1,162 @@
+// What files of MiMo V2 Flash and Laguna say of layers beside numbers of one name.
+#include "weights/window_families.h"
+
+#include <gtest/gtest.h>
+
+#include <string>
+
+#include "weights/gguf_fixture.h"
+
+namespace headrace {
+namespace {
+
+Result<ModelConfig> config_of(const std::string& hf_class, const std::string& more) {
+  const std::string text = R"({"architectures": [")" + hf_class + R"("], "hidden_size": 32,
+      "intermediate_size": 48, "num_hidden_layers": 7, "num_attention_heads": 4,
+      "num_key_value_heads": 2, "vocab_size": 96)" +
+                           more + "}";
+  return model_config_from_json(parse_json(text).value(), Json(), "config.json");
+}
+
+std::string error_of(const std::string& hf_class, const std::string& more) {
+  const auto config = config_of(hf_class, more);
+  EXPECT_FALSE(config.ok());
+  return config.ok() ? "" : std::string(config.status().message());
+}
+
+using Layers = std::vector<bool>;
+const std::string kMiMo = "MiMoV2FlashForCausalLM", kLaguna = "LagunaForCausalLM";
+
+TEST(WindowFamilies, MiMoSlidesInAllButEachSixthLayer) {
+  const auto config = config_of(kMiMo, "");
+  ASSERT_TRUE(config.ok()) << config.status().message();
+  EXPECT_EQ(config->sliding_layers, Layers({false, true, true, true, true, false, true}));
+  EXPECT_EQ(config->window, 129);
+  EXPECT_EQ(config->experts.dense_first, 1);
+  EXPECT_EQ(config->rope_dim, 64);
+  EXPECT_EQ(config->mixers.head_sizes.sliding_rope_dim, 64);
+  EXPECT_EQ(config->mixers.head_sizes.sliding_kv_heads, 4);
+  EXPECT_EQ(config->mixers.head_sizes.value_dim, 128);
+  EXPECT_FLOAT_EQ(config->mixers.head_sizes.value_scale, 0.707f);
+}
+
+TEST(WindowFamilies, MiMoOfTheHubHasOtherNames) {
+  const auto config = config_of(kMiMo, R"(, "hybrid_layer_pattern": [0, 1, 1, 0, 1, 1, 1],
+      "moe_layer_freq": [0, 0, 1, 1, 1, 1, 1], "swa_num_key_value_heads": 1, "swa_rope_theta": 500,
+      "sliding_window": 8, "sliding_window_size": 8, "routed_scaling_factor": null,
+      "attention_value_scale": null, "partial_rotary_factor": 0.5, "scoring_func": "sigmoid",
+      "add_swa_attention_sink_bias": true, "swa_v_head_dim": 128, "n_shared_experts": null)");
+  ASSERT_TRUE(config.ok()) << config.status().message();
+  EXPECT_EQ(config->sliding_layers, Layers({false, true, true, false, true, true, true}));
+  EXPECT_EQ(config->experts.dense_first, 2);
+  EXPECT_EQ(config->mixers.head_sizes.sliding_kv_heads, 1);
+  EXPECT_EQ(config->mixers.head_sizes.value_scale, 1);
+  EXPECT_EQ(config->mixers.head_sizes.sliding_rope_dim, 96);
+  EXPECT_EQ(config->rope_theta_local, 500);
+  EXPECT_EQ(config->window, 9);
+  EXPECT_EQ(config->experts.scale, 1);
+}
+
+TEST(WindowFamilies, WhatMiMoDoesNotHaveIsRefusedByName) {
+  EXPECT_EQ(error_of(kMiMo, R"(, "add_full_attention_sink_bias": true)"),
+            "config.json: add_full_attention_sink_bias: is not supported, only false or none");
+  EXPECT_EQ(error_of(kMiMo, R"(, "swa_head_dim": 64)"),
+            "config.json: swa_head_dim: is not supported, only 192 or none");
+  EXPECT_EQ(error_of(kMiMo, R"(, "swa_num_key_value_heads": 3)"),
+            "config.json: num_key_value_heads: 3 key/value heads of layers that slide do not "
+            "divide 4 query heads");
+  EXPECT_EQ(error_of(kMiMo, R"(, "moe_layer_freq": [0, 1, 0, 1, 1, 1, 1])"),
+            "config.json: moe_layer_freq: dense layers behind mixtures are not supported");
+  EXPECT_EQ(error_of(kMiMo, R"(, "hybrid_layer_pattern": [0, 1])"),
+            "config.json: hybrid_layer_pattern: is no list of 7 flags");
+  EXPECT_EQ(error_of(kMiMo, R"(, "rope_parameters": {"sliding_attention":
+      {"rope_theta": 1e4, "partial_rotary_factor": 0.111}})"),
+            "config.json: partial_rotary_factor: 21 rotated dimensions of layers that slide: must "
+            "be even and at most the head size 192");
+}
+
+TEST(WindowFamilies, LagunasLayersHaveHeadsOfTheirOwn) {
+  const auto config =
+      config_of(kLaguna, R"(, "num_attention_heads_per_layer": [4, 6, 6, 6, 4, 6, 6])");
+  ASSERT_TRUE(config.ok()) << config.status().message();
+  EXPECT_EQ(config->mixers.head_sizes.queries, std::vector<int32_t>({4, 6, 6, 6, 4, 6, 6}));
+  EXPECT_TRUE(config->mixers.head_sizes.gates_of_heads);
+  EXPECT_EQ(config->window, 0);  // no layer slides
+  EXPECT_EQ(config->rope_dim, 64);
+  EXPECT_FALSE(
+      config_of(kLaguna, R"(, "gating": "per-element")")->mixers.head_sizes.gates_of_heads);
+  EXPECT_EQ(error_of(kLaguna, R"(, "gating": false)"),
+            "config.json: gating: is not supported (known: true, \"per-head\", \"per-element\")");
+  EXPECT_EQ(error_of(kLaguna, R"(, "moe_router_logit_softcapping": 30.0)"),
+            "config.json: moe_router_logit_softcapping: is not supported, only 0 or none");
+  EXPECT_EQ(error_of(kLaguna, R"(, "moe_apply_router_weight_on_input": true)"),
+            "config.json: moe_apply_router_weight_on_input: is not supported, only false or none");
+  EXPECT_EQ(error_of(kLaguna, R"(, "num_attention_heads_per_layer": [4, 6, 6, 6, 4, 6, 5])"),
+            "config.json: num_attention_heads_per_layer: 5 is no number of query heads of 2 "
+            "key/value heads");
+}
+
+Result<ModelConfig> config_of(const GgufBuilder& builder) {
+  const std::string data = builder.build();
+  HR_ASSIGN_OR_RETURN(
+      const auto file,
+      GgufFile::from_memory(std::as_bytes(std::span(data.data(), data.size())), "t.gguf"));
+  return model_config_from_gguf(*file);
+}
+
+// Three layers and one that drafts.
+GgufBuilder gguf_of(const std::string& architecture) {
+  GgufBuilder builder;
+  builder.add_text("general.architecture", architecture);
+  const auto key = [&](const char* name) { return architecture + "." + name; };
+  builder.add_u32(key("embedding_length"), 32).add_u32(key("feed_forward_length"), 48);
+  builder.add_u32(key("context_length"), 64).add_u32(key("attention.key_length"), 16);
+  builder.add_u32(key("attention.sliding_window"), 8).add_f32(key("rope.freq_base_swa"), 500);
+  builder.add_f32(key("attention.layer_norm_rms_epsilon"), 1e-5f);
+  builder.add_u32(key("expert_count"), 4).add_u32(key("expert_used_count"), 2);
+  builder.add_u32(key("expert_feed_forward_length"), 24);
+  builder.add_tensor("token_embd.weight", {32, 96}, 0);
+  builder.add_tensor("blk.1.ffn_gate_inp.weight", {32, 4}, 0);
+  builder.add_tensor("blk.2.ffn_gate_inp.weight", {32, 4}, 0);
+  return builder;
+}
+
+TEST(WindowFamilies, AGgufFileOfMiMoListsKeyHeads) {
+  GgufBuilder builder = gguf_of("mimo2");
+  builder.add_u32("mimo2.block_count", 4).add_u32("mimo2.nextn_predict_layers", 1);
+  builder.add_u32("mimo2.attention.head_count", 4).add_u32("mimo2.rope.dimension_count", 8);
+  builder.add_u32("mimo2.attention.value_length", 10);
+  builder.add_ints("mimo2.attention.head_count_kv", {1, 2, 1, 2});
+  builder.add_ints("mimo2.attention.sliding_window_pattern", {0, 1, 0, 1});
+  const auto config = config_of(builder);
+  ASSERT_TRUE(config.ok()) << config.status().message();
+  EXPECT_EQ(config->layers, 3);
+  EXPECT_EQ(config->kv_heads, 1);
+  EXPECT_EQ(config->mixers.head_sizes.sliding_kv_heads, 2);
+  EXPECT_EQ(config->mixers.head_sizes.value_dim, 10);
+  EXPECT_EQ(config->mixers.head_sizes.value_scale, 1);
+  EXPECT_EQ(config->experts.dense_layers, Layers({true, false, false}));
+  builder.remove("mimo2.attention.head_count_kv");
+  builder.add_ints("mimo2.attention.head_count_kv", {1, 2, 2, 2});
+  EXPECT_EQ(config_of(builder).status().message(),
+            "t.gguf: mimo2.attention.head_count_kv: layers of 1 and of 2 heads");
+}
+
+TEST(WindowFamilies, AGgufFileOfLagunaListsQueryHeads) {
+  GgufBuilder builder = gguf_of("laguna");
+  builder.add_u32("laguna.block_count", 3).add_u32("laguna.attention.head_count_kv", 2);
+  builder.add_ints("laguna.attention.head_count", {4, 6, 6});
+  builder.add_u32("laguna.rope.dimension_count", 8).add_u32("laguna.rope.dimension_count_swa", 16);
+  builder.add_u32("laguna.leading_dense_block_count", 1);
+  builder.add_tensor("blk.0.attn_gate.weight", {32, 4}, 0);
+  const auto config = config_of(builder);
+  ASSERT_TRUE(config.ok()) << config.status().message();
+  EXPECT_EQ(config->mixers.head_sizes.queries, std::vector<int32_t>({4, 6, 6}));
+  EXPECT_TRUE(config->mixers.head_sizes.gates_of_heads);
+  EXPECT_EQ(config->sliding_layers, Layers({false, true, true}));
+  EXPECT_EQ(config->mixers.head_sizes.sliding_rope_dim, 16);
+  EXPECT_EQ(config->experts.scores, ExpertScores::kSigmoid);
+}
+
+}  // namespace
+}  // namespace headrace
