@@ -17,6 +17,7 @@
 #include "ops/rows/row_gather.h"
 #include "ops/rows/row_ops_cuda_fixture.h"
 #include "ops/rows/scale_queries.h"
+#include "ops/rows/sigmoid_gate.h"
 #include "ops/rows/soft_cap.h"
 #include "tensor/quantised_row.h"
 
@@ -233,6 +234,50 @@ TEST(RowOpsCuda, SoftCap) {
     for (const float v : values) expected.push_back(30.0f * std::tanh(v / 30.0f));
     expect_near(x.read(), expected, 2e-6);
   }
+}
+
+TEST(RowOpsCuda, HardCaps) {
+  HR_CUDA_DEVICE_OR_SKIP(cuda);
+  TestDevice cpu = TestDevice::cpu(1);
+  for_each_case([&](DType dtype, int64_t rows, int64_t columns, int64_t gap) {
+    Rng rng(static_cast<uint64_t>(columns));
+    const std::vector<float> start = rounded_floats(rng, dtype, rows * columns, 2.0f);
+    for (const CapKind kind : {CapKind::kClamp, CapKind::kAtMost}) {
+      std::vector<float> expected = start;
+      OpContext reference = cpu.context(), context = cuda.context();
+      soft_cap(reference, {host_view(expected, rows, columns), 0.75f, kind});
+      CudaMatrix x(cuda, dtype, rows, columns, gap, &start);
+      SCOPED_TRACE(label("soft_cap", dtype, rows, columns));
+      soft_cap(context, {x.view(), 0.75f, kind});
+      expect_near(x.read(), expected, 0);
+    }
+  });
+}
+
+// A gate of each column, and of each of some heads.
+TEST(RowOpsCuda, SigmoidGate) {
+  HR_CUDA_DEVICE_OR_SKIP(cuda);
+  TestDevice cpu = TestDevice::cpu(1);
+  for_each_case([&](DType dtype, int64_t rows, int64_t gate_columns, int64_t gap) {
+    for (const int64_t of_gate : {1, 12}) {
+      for (const GateKind kind : {GateKind::kSigmoid, GateKind::kSoftplus}) {
+        const int64_t columns = gate_columns * of_gate;
+        Rng rng(static_cast<uint64_t>(columns));
+        const std::vector<float> start = rounded_floats(rng, dtype, rows * columns, 2.0f);
+        std::vector<float> gates = rounded_floats(rng, dtype, rows * gate_columns, 6.0f);
+        std::vector<float> expected = start;
+        OpContext reference = cpu.context(), context = cuda.context();
+        sigmoid_gate(reference, {.x = host_view(expected, rows, columns),
+                                 .gate = host_view(gates, rows, gate_columns),
+                                 .kind = kind});
+        CudaMatrix x(cuda, dtype, rows, columns, gap, &start);
+        const CudaMatrix gate(cuda, dtype, rows, gate_columns, gap, &gates);
+        SCOPED_TRACE(label("sigmoid_gate", dtype, rows, columns));
+        sigmoid_gate(context, {.x = x.view(), .gate = gate.view(), .kind = kind});
+        expect_near(x.read(), expected, unit_of(dtype), 2e-5);
+      }
+    }
+  });
 }
 
 // Queries of heads of 1 to 128 components, wherever a row begins.

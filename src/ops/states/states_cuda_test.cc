@@ -161,7 +161,8 @@ TEST(StatesCuda, TheDeltaRuleOfDoubledRatesIsTheCpus) {
   }
 }
 
-void run_kimi(TestDevice& cuda, const KimiDeltaHeads& heads, const StateSteps& steps, DType dtype) {
+void run_kimi(TestDevice& cuda, const KimiDeltaHeads& heads, const StateSteps& steps, DType dtype,
+              float decay_floor) {
   Rng rng(static_cast<uint64_t>(heads.dim));
   const int64_t rows = steps.rows(), columns = heads.columns();
   std::vector<float> qkv = rounded_floats(rng, dtype, rows * 3 * columns);
@@ -191,6 +192,7 @@ void run_kimi(TestDevice& cuda, const KimiDeltaHeads& heads, const StateSteps& s
                      .dt_bias = dt_bias.data(),
                      .norm = norm.data(),
                      .norm_eps = 1e-6f,
+                     .decay_floor = decay_floor,
                      .states = states.on_host(),
                      .out = host_view(expected, rows, columns)};
   kimi_delta(on_cpu, args);
@@ -224,7 +226,9 @@ TEST(StatesCuda, KimiDeltaAttentionIsTheCpus) {
                                                                      {.count = 1, .dim = 256}}) {
         SCOPED_TRACE(testing::Message() << heads.count << " heads of " << heads.dim << ", "
                                         << steps.rows() << " rows " << dtype_name(dtype));
-        run_kimi(cuda, heads, steps, dtype);
+        for (const float decay_floor : {0.0f, -3.0f}) {
+          run_kimi(cuda, heads, steps, dtype, decay_floor);
+        }
         if (testing::Test::HasFailure()) return;
       }
     }
