@@ -103,7 +103,7 @@ double rounded_distance(const ModelConfig& config, const std::vector<TokenLogpro
   if (all.empty()) return 0;
   std::ranges::sort(all);
   if (config.experts.count == 0) {
-    const bool feels = config.mixers.beta_scale > 1 || config.mixers.gemma.streams > 0;
+    const bool feels = config.mixers.delta.beta_scale > 1 || config.mixers.gemma.streams > 0;
     return feels ? all[(all.size() - 1) * 8 / 10] : all.back();
   }
   const bool swaps_more = has_states(config) || config.mixers.latent.index_heads > 0;
