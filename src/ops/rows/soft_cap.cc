@@ -3,9 +3,7 @@
 namespace headrace {
 namespace {
 
-void check_args(const SoftCapArgs& args) {
-  CHECK(args.x.shape.rank() == 2 && args.cap > 0.0f);
-}
+void check_args(const SoftCapArgs& args) { CHECK(args.x.shape.rank() == 2 && args.cap > 0.0f); }
 
 }  // namespace
 
