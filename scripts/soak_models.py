@@ -18,9 +18,10 @@ CLASSES = {
     "qwen3_5_text": "Qwen3_5ForCausalLM", "lfm2": "Lfm2ForCausalLM", "deepseek_v2": "DeepseekV2ForCausalLM",
     "bamba": "BambaForCausalLM", "jamba": "JambaForCausalLM", "llama4_text": "Llama4ForCausalLM", "cohere": "CohereForCausalLM",
     "olmo_hybrid": "OlmoHybridForCausalLM", "kimi_linear": "KimiLinearForCausalLM", "minimax": "MiniMaxForCausalLM",
+    "deepseek_v32": "DeepseekV32ForCausalLM", "recurrent_gemma": "RecurrentGemmaForCausalLM",
 }  # fmt: skip
 NORMED_HEADS = ("qwen3", "qwen3_moe", "gemma3", "olmo2", "llama4_text", "cohere")
-KEEPS_STATES = ("qwen3_5_text", "lfm2", "bamba", "jamba", "olmo_hybrid", "kimi_linear", "minimax")
+KEEPS_STATES = ("qwen3_5_text", "lfm2", "bamba", "jamba", "olmo_hybrid", "kimi_linear", "minimax", "recurrent_gemma")
 GELU = ("gemma", "gemma2", "gemma3", "starcoder2")
 
 
@@ -161,6 +162,13 @@ SHAPES = [
           num_experts_per_tok=2, full_attn_alpha_factor=2.5, full_attn_beta_factor=0.8, linear_attn_alpha_factor=3.0,
           linear_attn_beta_factor=1.2, mlp_alpha_factor=2.0, mlp_beta_factor=1.1,
           layer_types=["linear_attention", "linear_attention", "full_attention", "linear_attention"]),
+    Shape("chosen-keys", "deepseek_v32", 16, 16, 64, 512, 32000, layers=2, kv_lora_rank=512, q_lora_rank=256, qk_rope_head_dim=64,
+          qk_nope_head_dim=128, v_head_dim=128, index_n_heads=16, index_head_dim=128, index_topk=96, n_routed_experts=16,
+          num_experts_per_tok=4, n_shared_experts=1, moe_intermediate_size=256, first_k_dense_replace=1, norm_topk_prob=True,
+          routed_scaling_factor=1.0, n_group=1, topk_group=1, attention_bias=False),
+    Shape("recurrent", "recurrent_gemma", 4, 1, 128, 512, 32000, layers=4, ffn=2048, block_types=["recurrent", "recurrent", "attention"],
+          attention_window_size=128, conv1d_width=4, lru_width=512, logits_soft_cap=30.0, attention_bias=False,
+          hidden_activation="gelu_pytorch_tanh"),
 ]  # fmt: skip
 
 

@@ -99,6 +99,7 @@ class Invariance : public ::testing::TestWithParam<EqualBits> {
   }
 
   static void load(std::optional<ModelUnderTest>& model, StackOptions options) {
+    options.device.choice = DeviceChoice::kCpu;
     options.device.batch_invariant = GetParam().batch_invariant;
     auto loaded = ModelUnderTest::load(kSmolLm2, std::move(options));
     ASSERT_TRUE(loaded.ok()) << loaded.status().message();

@@ -245,6 +245,11 @@ class AttentionMixer final : public Mixer {
              rotation_fits(device, of_size, activations);
     };
     if (heads_fit(spec_.head_dim)) return ok_status();
+    if (spec_.value_head_dim() != spec_.head_dim && device.kind == DeviceKind::kCuda) {
+      return unsupported(
+          "attention whose values have another size than its keys has no kernels on a GPU yet: use "
+          "--device cpu");
+    }
     return unsupported(
         fmt::format("attention heads of {} are larger than kernels on a GPU take, which is {}: use "
                     "--device cpu",

@@ -173,17 +173,17 @@ int64_t blocks_tiles_bytes(int64_t m, const LinearWeight& weight) {
 
 BlocksTilesPlan plan_blocks_tiles(const BlocksWideRows& rows, const LinearWeight::Segment& segment,
                                   int32_t sm_count) {
-  constexpr int32_t kSharedMax = 221 << 10, kStagesMin = 2;
+  constexpr int32_t kStagesMin = 2;
   const TileCut cut = cut_tiles(segment.group_count * kLinearGroupRows, rows, sm_count);
   BlocksTilesPlan plan{
       .units = cut.units, .clusters = cut.clusters, .sharers = cut.sharers, .splits = cut.splits};
   const PackedFormat& format = packed_format_of(segment.dtype);
   const auto stage = kBlocksWideWarps * static_cast<int32_t>(stage_bytes(format));
   const int32_t scales = 2 * shared_scale_bytes(format);  // of a stage and the next
-  plan.x_stages =
-      std::min((kSharedMax - scales - kStagesMin * stage) / kTilesXStageBytes, kTilesXStagesMax);
+  plan.x_stages = std::min((kTilesSharedMax - scales - kStagesMin * stage) / kTilesXStageBytes,
+                           kTilesXStagesMax);
   const int32_t x_bytes = plan.x_stages * kTilesXStageBytes;
-  plan.stages = std::min((kSharedMax - scales - x_bytes) / stage, kWideStagesMax);
+  plan.stages = std::min((kTilesSharedMax - scales - x_bytes) / stage, kWideStagesMax);
   const int32_t sums = plan.splits > 1 ? 8 * rows.tiles * kTilesPitch * 4 : 0;
   plan.shared_bytes = std::max(x_bytes + plan.stages * stage + scales, sums);
   return plan;

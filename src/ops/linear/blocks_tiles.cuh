@@ -115,6 +115,7 @@ class TilesWarp {
   }
 
   __device__ __forceinline__ void multiply(float (&sums)[4 * kTiles], int32_t steps) {
+    __syncwarp();  // lanes may have stored the tile before in different ways
 #pragma unroll
     for (float& sum : sums) sum = 0.0f;
     int32_t read = -1;  // the stage of x whose products may still run
@@ -248,6 +249,8 @@ __device__ __forceinline__ void finish_split_tile(const TilesArguments& args, co
     store_shared_tile<T, kAccumulates, kTiles>(args, share, rank.split, left, block_of);
   });
 }
+
+static_assert(sizeof(TilesBarriers) + sizeof(TilesFactors<32>) <= kTilesStaticBytes);
 
 template <int kType, int kTiles>
 __global__ void __launch_bounds__(kTilesThreads, 1)

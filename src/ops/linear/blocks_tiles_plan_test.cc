@@ -37,7 +37,7 @@ void check(const BlocksWideRows& rows, const LinearWeight::Segment& segment) {
   if (plan.splits > 1) {  // sums lie where the rings were
     EXPECT_GE(plan.shared_bytes, 8 * rows.tiles * kTilesPitch * 4);
   }
-  EXPECT_LE(plan.shared_bytes, 225 << 10);
+  EXPECT_LE(plan.shared_bytes, kTilesSharedMax);
 }
 
 TEST(BlocksTilesPlan, ABlockFindsRoomOnAMultiprocessor) {

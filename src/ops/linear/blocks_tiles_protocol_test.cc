@@ -115,8 +115,9 @@ class TilesCluster {
     for (int to = 0; to < of_.sharers; ++to) x(to, slot).empty.arrive();
   }
 
-  // A warp that multiplies: products of a chunk run while the next is unpacked, and in the middle
-  // of a stage of W the scales of the next, of this unit or the one behind it, are read.
+  // A warp that multiplies: products of a chunk run while the next is unpacked, and towards the end
+  // of a stage of W the scales of the next, of this unit or the one behind it, are read, while it
+  // keeps two stages of x.
   Actor consumer(int block, int warp) {
     RingTurn w_turn, x_turn, opened;
     int w_step = 0, x_step = 0;
@@ -124,22 +125,27 @@ class TilesCluster {
     for (int unit = 0; unit < of_.units; ++unit) {
       int running = -1;  // the stage of x before, whose products may still run
       for (int chunk = 0; chunk < chunks(); ++chunk) {
-        const bool opens = unit == 0 && chunk == 0;
-        if (opens || (chunk % of_.w_chunks == of_.w_chunks - 2 && w_step < w_steps)) {
+        const bool first = chunk % of_.x_chunks == 0;
+        const bool starts = unit == 0 && chunk == 0;
+        const bool opens = chunk % of_.w_chunks == of_.w_chunks - 2 && w_step < w_steps;
+        if (first && !starts) {
+          while (!takes_x(block, x_turn, x_step)) co_await Turn();
+        }
+        if (starts || opens) {
           while (!w(block, warp, opened.slot).arrived.passes(opened.phase)) co_await Turn();
           EXPECT_EQ(w(block, warp, opened.slot).step, w_step++);
           ++w(block, warp, opened.slot).readers;
           opened.next(of_.w_slots);
         }
-        if (chunk % of_.x_chunks == 0) {
-          while (!x(block, x_turn.slot).full.passes(x_turn.phase)) co_await Turn();
-          for (const auto& part : x(block, x_turn.slot).parts) EXPECT_EQ(part, x_step);
-          ++x_step;
-          ++x(block, x_turn.slot).readers;
+        if (starts) {
+          while (!takes_x(block, x_turn, x_step)) co_await Turn();
+        }
+        if (first) {
           co_await Turn();
           if (running >= 0) release(block, running);
           running = x_turn.slot;
           x_turn.next(of_.x_slots);
+          ++x_step;
         }
         co_await Turn();
         if ((chunk + 1) % of_.w_chunks == 0) {
@@ -151,6 +157,14 @@ class TilesCluster {
       release(block, running);
     }
     EXPECT_EQ(w_step, w_steps);
+  }
+
+  // Whether stage `step` of x has arrived, which is then read.
+  bool takes_x(int block, const RingTurn& turn, int step) {
+    if (!x(block, turn.slot).full.passes(turn.phase)) return false;
+    for (const auto& part : x(block, turn.slot).parts) EXPECT_EQ(part, step);
+    ++x(block, turn.slot).readers;
+    return true;
   }
 
   Rng rng_;

@@ -18,6 +18,10 @@ inline constexpr int kTilesPitch = kTilesWeightRows + 4;
 // in F16, in the order of wide_rows.cuh. A stage of the ring is some chunks of it.
 inline constexpr int kTilesXStageBytes = 16 << 10;
 inline constexpr int kTilesXStagesMax = 8;
+// Shared memory of a block beside its rings, at most: barriers, factors of rows of x.
+inline constexpr int kTilesStaticBytes = 6 << 10;
+// Of which a block has 227 KB.
+inline constexpr int kTilesSharedMax = (227 << 10) - kTilesStaticBytes;
 template <int kTiles>
 inline constexpr int kTilesXChunks = kTilesXStageBytes / (512 * kTiles);
 HEADRACE_HOST_DEVICE constexpr int32_t tiles_step_bytes(int32_t tiles) {

@@ -98,7 +98,7 @@ __device__ __forceinline__ float2 finished(float2 sums, float factor, float2 bia
 // one behind it, whose faster warps may be there already.
 template <int kTiles>
 struct TilesFactors {
-  float of_rows[2][2][8 * kTiles];  // [warpgroup]
+  alignas(16) float of_rows[2][2][8 * kTiles];  // [warpgroup]
 };
 // One warpgroup's. They are asked for before the products of a tile, which take longer.
 template <int kTiles>
@@ -113,9 +113,12 @@ class TileFactors {
         thread_(static_cast<int>(threadIdx.x) % kThreads) {}
 
   __device__ __forceinline__ void ask(const TilesArguments& args, const TilesShare& share) {
-    const float* const from = args.factors + share.x_block * 8 * kTiles + thread_;
+    const int32_t first = share.x_block * 8 * kTiles + thread_;
 #pragma unroll
-    for (int i = 0; i < kOwn; ++i) own_[i] = from[i * kThreads] * args.scale;
+    for (int i = 0; i < kOwn; ++i) {
+      const int32_t row = first + i * kThreads;
+      own_[i] = row < args.m ? args.factors[row] * args.scale : 0.0f;
+    }
   }
   // Times the scale of all sums. By all threads of the warpgroup.
   __device__ __forceinline__ const float* shared() {
