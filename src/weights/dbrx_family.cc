@@ -37,7 +37,13 @@ Status take(const Json& object, const ConfigSource& source, std::string_view nam
 Status read_attention(const Json& attention, const ConfigSource& source, ModelConfig& config) {
   HR_RETURN_IF_ERROR(
       take(attention, source, "kv_n_heads", kModelLimits.heads_max, config.kv_heads));
-  HR_RETURN_IF_ERROR(take(attention, source, "clip_qkv", 1e6, config.mixers.head_sizes.qkv_clamp));
+  constexpr std::string_view kClamp = "clip_qkv";
+  float& clamp = config.mixers.head_sizes.qkv_clamp;
+  HR_RETURN_IF_ERROR(take(attention, source, kClamp, 1e6, clamp));
+  const Json* const said = attention.find(kClamp);
+  if (said != nullptr && !said->is_null() && clamp == 0) {
+    return source.unsupported_field(kClamp, "0 leaves nothing: only null or more than 0");
+  }
   return take(attention, source, "rope_theta", 1e12, config.rope_theta);
 }
 

@@ -42,6 +42,8 @@ TEST(DbrxFamily, RefusesWhatIsNotSupportedByItsField) {
             "config.json: ffn_act_fn: only \"silu\" is supported");
   EXPECT_EQ(error_of(R"({"clip_qkv": -1})", "{}"),
             "config.json: clip_qkv: is no number from 0 to 1000000");
+  EXPECT_EQ(error_of(R"({"clip_qkv": 0})", "{}"),
+            "config.json: clip_qkv: 0 leaves nothing: only null or more than 0");
   EXPECT_EQ(error_of("3", "{}"), "config.json: attn_config: is no object");
 }
 

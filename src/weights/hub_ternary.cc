@@ -26,7 +26,12 @@ class TernaryMatrix final : public HubMatrix {
         divides_(divides),
         scales_(*tensors.scales, 1, 1) {}
 
-  Status prepare() const override { return scales_.check(/*as_half=*/false); }
+  Status prepare() const override {
+    HR_RETURN_IF_ERROR(scales_.check(/*as_half=*/false));
+    if (std::isfinite(scale())) return ok_status();
+    return hub_tensor_error(*tensors_.scales,
+                            fmt::format("a scale of {} has no reciprocal", scales_.at(0, 0)));
+  }
   // A scale that an f16 does not hold makes floats of all.
   DType dtype() const override {
     const bool is_half = half_to_float(float_to_half(scale())) == scale();

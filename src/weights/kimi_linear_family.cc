@@ -27,6 +27,16 @@ Status take_number(const Json& linear, std::string_view name, int32_t min, int32
   return ok_status();
 }
 
+Status take_flag(const Json& json, std::string_view name, const ConfigSource& source, bool& flag) {
+  const Json* const found = kimi_member(json, name);
+  if (found == nullptr) return ok_status();
+  if (!found->is_bool()) {
+    return source.corrupt_field(name, fmt::format("is {}, expected a boolean", found->type_name()));
+  }
+  flag = found->as_bool();
+  return ok_status();
+}
+
 // Layers that are counted from 1 on, in the first files.
 Status read_listed_layers(const Json& listed, const ConfigSource& source, ModelConfig& config) {
   const std::string name = fmt::format("{}.full_attn_layers", kLinear);
@@ -90,8 +100,9 @@ Status read_ling3(const Json& json, const ConfigSource& source, ModelConfig& con
     return source.unsupported_field(kGates, "only \"head_wise\" is supported");
   }
   MixerConfig& mixers = config.mixers;
-  const Json* const bounded = kimi_member(json, "kda_safe_gate");
-  if (bounded != nullptr && *bounded == Json(false)) mixers.delta.decay_floor = 0;
+  bool bounded = true;
+  HR_RETURN_IF_ERROR(take_flag(json, "kda_safe_gate", source, bounded));
+  if (!bounded) mixers.delta.decay_floor = 0;
   // Heads are those of layers that attend, as large as the first of these numbers says.
   if (mixers.key_dim == 0) mixers.key_dim = config.head_dim;
   mixers.key_heads = mixers.value_heads = config.heads;
@@ -157,8 +168,9 @@ void kimi_linear_defaults(ModelConfig& config) {
 Status read_kimi_linear(const Json& json, const ConfigSource& source, ModelConfig& config) {
   HR_RETURN_IF_ERROR(refuse_other_kimis(json, source));
   MixerConfig& mixers = config.mixers;
-  const Json* const normalised = kimi_member(json, "moe_renormalize");
-  if (normalised != nullptr) config.experts.normalised = *normalised != Json(false);
+  bool normalised = config.experts.normalised.value_or(true);
+  HR_RETURN_IF_ERROR(take_flag(json, "moe_renormalize", source, normalised));
+  if (kimi_member(json, "moe_renormalize") != nullptr) config.experts.normalised = normalised;
   if (config.architecture == "bailingmoe3") return read_ling3(json, source, config);
   const Json* const listed = kimi_member(json, kLinear);
   if (listed != nullptr) {

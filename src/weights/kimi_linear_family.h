@@ -24,8 +24,10 @@ inline constexpr std::array kKimiLinearFields{
     ConfigField{&ExpertConfig::shared_count, "expert_shared_count", "num_shared_experts", 0,
                 kModelLimits.experts_max, Presence::kNullable},
     ConfigField{&ExpertConfig::scale, "expert_weights_scale", "routed_scaling_factor", 0, 1e6},
-    ConfigField{&ExpertConfig::groups, "", "num_expert_group", 0, kModelLimits.experts_max},
-    ConfigField{&ExpertConfig::groups_used, "", "topk_group", 0, kModelLimits.experts_max},
+    ConfigField{&ExpertConfig::groups, "expert_group_count", "num_expert_group", 0,
+                kModelLimits.experts_max},
+    ConfigField{&ExpertConfig::groups_used, "expert_group_used_count", "topk_group", 0,
+                kModelLimits.experts_max},
     ConfigField{&ExpertConfig::dense_first, "leading_dense_block_count", "first_k_dense_replace", 0,
                 kModelLimits.layers_max},
     ConfigField{&LatentConfig::rank, "attention.kv_lora_rank", "kv_lora_rank", 1,
@@ -49,13 +51,18 @@ inline constexpr std::array kKimiLinearFields{
 inline constexpr std::array<std::string_view, 1> kKimiLinearClasses{"KimiLinearForCausalLM"};
 
 inline constexpr auto kLing3Fields = [] {
-  std::array<ConfigField, kKimiLinearFields.size() + 4> fields;
+  std::array<ConfigField, kKimiLinearFields.size() + 7> fields;
   auto next = std::copy(kKimiLinearFields.begin(), kKimiLinearFields.end(), fields.begin());
   *next++ = {&MixerConfig::conv_taps, "", "short_conv_kernel_size", 2, kModelLimits.conv_taps_max};
   *next++ = {&DeltaRuleConfig::decay_floor, "kda.gate_lower_bound", "kda_lower_bound", -1e3, -1e-3};
   *next++ = {&MixerConfig::drafting_layers, "nextn_predict_layers", "", 0, kModelLimits.layers_max};
   *next++ = {&ExpertConfig::shared_width, "expert_shared_feed_forward_length",
              "moe_shared_expert_intermediate_size", 1, kModelLimits.ffn_max};
+  // The same by the names that transformers takes too.
+  *next++ = {&ExpertConfig::used, "", "num_experts_per_tok", 0, kModelLimits.experts_max};
+  *next++ = {&ExpertConfig::groups, "", "n_group", 0, kModelLimits.experts_max};
+  *next++ = {&ExpertConfig::shared_count, "", "n_shared_experts", 0, kModelLimits.experts_max,
+             Presence::kNullable};
   return fields;
 }();
 inline constexpr std::array<std::string_view, 2> kLing3Classes{"BailingHybridForCausalLM",

@@ -99,11 +99,20 @@ TEST(Ling3, TheLastLayerOfEachGroupAttends) {
   ASSERT_TRUE(written.ok()) << written.status().message();
   EXPECT_EQ(written->mixers.key_dim, 24);
   EXPECT_EQ(written->mixers.delta.decay_floor, 0);
+  // By the names that the class takes too.
+  const auto other = read_ling3(
+      R"(, "num_experts_per_tok": 2, "n_group": 2, "topk_group": 1, "n_shared_experts": 2)");
+  ASSERT_TRUE(other.ok()) << other.status().message();
+  EXPECT_EQ(other->experts.used, 2);
+  EXPECT_EQ(other->experts.groups, 2);
+  EXPECT_EQ(other->experts.shared_count, 2);
 }
 
 TEST(Ling3, RefusesWhatIsNotSupportedByItsField) {
   for (const auto& [more, message] :
        {std::pair(R"(, "no_kda_lora": false)", "no_kda_lora: is not supported, only true or none"),
+        {R"(, "kda_safe_gate": 0)", "kda_safe_gate: is integer, expected a boolean"},
+        {R"(, "moe_renormalize": 0)", "moe_renormalize: is integer, expected a boolean"},
         {R"(, "expert_swiglu_limit_list": [7.0])",
          "expert_swiglu_limit_list: is not supported, only null or none"},
         {R"(, "gated_attention_proj_granularity_type": "element_wise")",

@@ -214,7 +214,9 @@ Status read_latent(const Json& json, const ConfigSource& source, ModelConfig& co
   const bool is_v2 = experts.scores == ExpertScores::kSoftmax;
   // DeepSeek V2's class knows one order of rows, and does not divide weights by their sum.
   const Json* const interleaved = latent_member(json, "rope_interleave");
-  if (!is_v2 && interleaved != nullptr) {
+  // Nor do the classes of Ling 3 and Hunyuan V4, which do not read it.
+  const bool reads_it = config.architecture != "bailingmoe3" && config.architecture != "hy_v4";
+  if (!is_v2 && reads_it && interleaved != nullptr) {
     if (!interleaved->is_bool()) {
       return source.corrupt_field(
           "rope_interleave", fmt::format("is {}, expected a boolean", interleaved->type_name()));

@@ -77,7 +77,10 @@ Status check_head_sizes(const ConfigSource& source, const ModelConfig& config) {
                     sizes.sliding_kv_heads, config.heads));
   }
   for (const int32_t heads : sizes.queries) {
-    if (heads >= 1 && heads <= kModelLimits.heads_max && heads % config.kv_heads == 0) continue;
+    if (config.kv_heads >= 1 && heads >= 1 && heads <= kModelLimits.heads_max &&
+        heads % config.kv_heads == 0) {
+      continue;
+    }
     return source.corrupt_field(
         source.gguf ? source.name_of(&ModelConfig::heads) : "num_attention_heads_per_layer",
         fmt::format("{} is no number of query heads of {} key/value heads", heads,
@@ -95,7 +98,13 @@ Status read_hub_layers(const Json& json, const ConfigSource& source, ModelConfig
     if (!listed->is_array() || std::ssize(listed->as_array()) != config.layers) {
       return source.corrupt_field(name, fmt::format("is no list of {} flags", config.layers));
     }
-    for (const Json& flag : listed->as_array()) layers.push_back(flag != Json(0));
+    for (const Json& flag : listed->as_array()) {
+      const bool is_set = flag == Json(1) || flag == Json(true);
+      if (!is_set && flag != Json(0) && flag != Json(false)) {
+        return source.corrupt_field(name, "has what is none of 0 and 1");
+      }
+      layers.push_back(is_set);
+    }
     return layers;
   };
   HR_ASSIGN_OR_RETURN(const std::vector<bool> mixtures, flags("moe_layer_freq"));

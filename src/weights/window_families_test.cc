@@ -126,6 +126,7 @@ TEST(WindowFamilies, AGgufFileOfMiMoListsKeyHeads) {
   builder.add_u32("mimo2.block_count", 4).add_u32("mimo2.nextn_predict_layers", 1);
   builder.add_u32("mimo2.attention.head_count", 4).add_u32("mimo2.rope.dimension_count", 8);
   builder.add_u32("mimo2.attention.value_length", 10);
+  builder.add_u32("mimo2.expert_group_count", 2).add_u32("mimo2.expert_group_used_count", 1);
   builder.add_ints("mimo2.attention.head_count_kv", {1, 2, 1, 2});
   builder.add_ints("mimo2.attention.sliding_window_pattern", {0, 1, 0, 1});
   const auto config = config_of(builder);
@@ -136,6 +137,7 @@ TEST(WindowFamilies, AGgufFileOfMiMoListsKeyHeads) {
   EXPECT_EQ(config->mixers.head_sizes.value_dim, 10);
   EXPECT_EQ(config->mixers.head_sizes.value_scale, 1);
   EXPECT_EQ(config->experts.dense_layers, Layers({true, false, false}));
+  EXPECT_EQ(config->experts.groups, 2);
   builder.remove("mimo2.attention.head_count_kv");
   builder.add_ints("mimo2.attention.head_count_kv", {1, 2, 2, 2});
   EXPECT_EQ(config_of(builder).status().message(),
@@ -156,6 +158,9 @@ TEST(WindowFamilies, AGgufFileOfLagunaListsQueryHeads) {
   EXPECT_EQ(config->sliding_layers, Layers({false, true, true}));
   EXPECT_EQ(config->mixers.head_sizes.sliding_rope_dim, 16);
   EXPECT_EQ(config->experts.scores, ExpertScores::kSigmoid);
+  builder.remove("laguna.attention.head_count_kv");
+  EXPECT_NE(config_of(builder).status().message().find("laguna.attention.head_count"),
+            std::string::npos);
 }
 
 }  // namespace
