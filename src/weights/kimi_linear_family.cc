@@ -14,13 +14,14 @@ const Json* kimi_member(const Json& object, std::string_view name) {
   return found == nullptr || found->is_null() ? nullptr : found;
 }
 
-// A number of the object, where it has one.
-Status take_number(const Json& linear, std::string_view name, int32_t min, int32_t max,
-                   const ConfigSource& source, int32_t& number) {
-  const Json* const found = kimi_member(linear, name);
+// A number of the object, where it has one. `within`: where the object stands.
+Status take_number(const Json& object, std::string_view name, int32_t min, int32_t max,
+                   const ConfigSource& source, int32_t& number,
+                   std::string_view within = "linear_attn_config.") {
+  const Json* const found = kimi_member(object, name);
   if (found == nullptr) return ok_status();
   if (!found->is_int() || found->as_int() < min || found->as_int() > max) {
-    return source.corrupt_field(fmt::format("{}.{}", kLinear, name),
+    return source.corrupt_field(fmt::format("{}{}", within, name),
                                 fmt::format("is no number from {} to {}", min, max));
   }
   number = static_cast<int32_t>(found->as_int());
@@ -112,7 +113,7 @@ Status read_ling3(const Json& json, const ConfigSource& source, ModelConfig& con
   }
   int32_t period = 6;
   HR_RETURN_IF_ERROR(
-      take_number(json, "layer_group_size", 1, kModelLimits.layers_max, source, period));
+      take_number(json, "layer_group_size", 1, kModelLimits.layers_max, source, period, ""));
   for (int32_t i = 0; i < config.layers; ++i) {
     const bool attends = (i + 1) % period == 0;
     mixers.by_layer.push_back(attends ? LayerMixer::kAttention : LayerMixer::kKimiDelta);

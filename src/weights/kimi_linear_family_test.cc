@@ -111,6 +111,7 @@ TEST(Ling3, TheLastLayerOfEachGroupAttends) {
 TEST(Ling3, RefusesWhatIsNotSupportedByItsField) {
   for (const auto& [more, message] :
        {std::pair(R"(, "no_kda_lora": false)", "no_kda_lora: is not supported, only true or none"),
+        {R"(, "layer_group_size": 0)", "layer_group_size: is no number from 1 to 1024"},
         {R"(, "kda_safe_gate": 0)", "kda_safe_gate: is integer, expected a boolean"},
         {R"(, "moe_renormalize": 0)", "moe_renormalize: is integer, expected a boolean"},
         {R"(, "expert_swiglu_limit_list": [7.0])",
