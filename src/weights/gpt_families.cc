@@ -7,6 +7,8 @@
 
 #include <fmt/format.h>
 
+#include "weights/json_members.h"
+
 namespace headrace {
 namespace {
 
@@ -17,14 +19,6 @@ void set_defaults(ModelConfig& config, int32_t context_length) {
 }
 void set_biases(ModelConfig& config) {
   config.qkv_bias = config.attention_out_bias = config.ffn_bias = true;
-}
-
-Result<bool> flag_or(const Json& json, const ConfigSource& source, std::string_view name,
-                     bool fallback) {
-  const Json* member = json.find(name);
-  if (member == nullptr || member->is_null()) return fallback;
-  if (member->is_bool()) return member->as_bool();
-  return source.corrupt_field(name, fmt::format("is {}, expected a boolean", member->type_name()));
 }
 
 // Flags of which one value is computed.

@@ -4,37 +4,24 @@
 
 #include <fmt/format.h>
 
+#include "weights/json_members.h"
+
 namespace headrace {
 namespace {
 
 constexpr std::string_view kLinear = "linear_attn_config";
 
-const Json* kimi_member(const Json& object, std::string_view name) {
-  const Json* const found = object.is_object() ? object.find(name) : nullptr;
-  return found == nullptr || found->is_null() ? nullptr : found;
-}
-
 // A number of the object, where it has one. `within`: where the object stands.
 Status take_number(const Json& object, std::string_view name, int32_t min, int32_t max,
                    const ConfigSource& source, int32_t& number,
                    std::string_view within = "linear_attn_config.") {
-  const Json* const found = kimi_member(object, name);
+  const Json* const found = said_member(object, name);
   if (found == nullptr) return ok_status();
   if (!found->is_int() || found->as_int() < min || found->as_int() > max) {
     return source.corrupt_field(fmt::format("{}{}", within, name),
                                 fmt::format("is no number from {} to {}", min, max));
   }
   number = static_cast<int32_t>(found->as_int());
-  return ok_status();
-}
-
-Status take_flag(const Json& json, std::string_view name, const ConfigSource& source, bool& flag) {
-  const Json* const found = kimi_member(json, name);
-  if (found == nullptr) return ok_status();
-  if (!found->is_bool()) {
-    return source.corrupt_field(name, fmt::format("is {}, expected a boolean", found->type_name()));
-  }
-  flag = found->as_bool();
   return ok_status();
 }
 
@@ -71,12 +58,12 @@ Status read_named_layers(const Json& types, const ConfigSource& source, ModelCon
 
 // What a file may say and nothing here does.
 Status refuse_other_kimis(const Json& json, const ConfigSource& source) {
-  const Json* const plain = kimi_member(json, "mla_use_nope");
+  const Json* const plain = said_member(json, "mla_use_nope");
   if (plain != nullptr && *plain == Json(false)) {
     return source.unsupported_field("mla_use_nope",
                                     "layers that rotate are not supported, only true or none");
   }
-  const Json* const router = kimi_member(json, "moe_router_activation_func");
+  const Json* const router = said_member(json, "moe_router_activation_func");
   if (router != nullptr && *router != Json("sigmoid")) {
     return source.unsupported_field("moe_router_activation_func", "only \"sigmoid\" is supported");
   }
@@ -87,28 +74,27 @@ Status refuse_other_kimis(const Json& json, const ConfigSource& source) {
 Status read_ling3(const Json& json, const ConfigSource& source, ModelConfig& config) {
   for (const std::string_view name :
        {"expert_swiglu_limit_list", "share_expert_swiglu_limit_list"}) {
-    if (kimi_member(json, name) != nullptr) {
+    if (said_member(json, name) != nullptr) {
       return source.unsupported_field(name, "is not supported, only null or none");
     }
   }
-  const Json* const few = kimi_member(json, "no_kda_lora");
+  const Json* const few = said_member(json, "no_kda_lora");
   if (few != nullptr && *few != Json(true)) {
     return source.unsupported_field("no_kda_lora", "is not supported, only true or none");
   }
   constexpr std::string_view kGates = "gated_attention_proj_granularity_type";
-  const Json* const gates = kimi_member(json, kGates);
+  const Json* const gates = said_member(json, kGates);
   if (gates != nullptr && *gates != Json("head_wise")) {
     return source.unsupported_field(kGates, "only \"head_wise\" is supported");
   }
   MixerConfig& mixers = config.mixers;
-  bool bounded = true;
-  HR_RETURN_IF_ERROR(take_flag(json, "kda_safe_gate", source, bounded));
+  HR_ASSIGN_OR_RETURN(const bool bounded, flag_or(json, source, "kda_safe_gate", true));
   if (!bounded) mixers.delta.decay_floor = 0;
   // Heads are those of layers that attend, as large as the first of these numbers says.
   if (mixers.key_dim == 0) mixers.key_dim = config.head_dim;
   mixers.key_heads = mixers.value_heads = config.heads;
   mixers.value_dim = mixers.key_dim;
-  if (const Json* const types = kimi_member(json, "layer_types")) {
+  if (const Json* const types = said_member(json, "layer_types")) {
     return read_named_layers(*types, source, config);
   }
   int32_t period = 6;
@@ -169,11 +155,11 @@ void kimi_linear_defaults(ModelConfig& config) {
 Status read_kimi_linear(const Json& json, const ConfigSource& source, ModelConfig& config) {
   HR_RETURN_IF_ERROR(refuse_other_kimis(json, source));
   MixerConfig& mixers = config.mixers;
-  bool normalised = config.experts.normalised.value_or(true);
-  HR_RETURN_IF_ERROR(take_flag(json, "moe_renormalize", source, normalised));
-  if (kimi_member(json, "moe_renormalize") != nullptr) config.experts.normalised = normalised;
+  if (said_member(json, "moe_renormalize") != nullptr) {
+    HR_ASSIGN_OR_RETURN(config.experts.normalised, flag_or(json, source, "moe_renormalize", true));
+  }
   if (config.architecture == "bailingmoe3") return read_ling3(json, source, config);
-  const Json* const listed = kimi_member(json, kLinear);
+  const Json* const listed = said_member(json, kLinear);
   if (listed != nullptr) {
     HR_RETURN_IF_ERROR(
         take_number(*listed, "head_dim", 1, kModelLimits.head_dim_max, source, mixers.key_dim));
@@ -184,10 +170,10 @@ Status read_kimi_linear(const Json& json, const ConfigSource& source, ModelConfi
   }
   mixers.value_heads = mixers.key_heads;
   mixers.value_dim = mixers.key_dim;
-  if (const Json* const types = kimi_member(json, "layer_types")) {
+  if (const Json* const types = said_member(json, "layer_types")) {
     return read_named_layers(*types, source, config);
   }
-  const Json* const full = listed == nullptr ? nullptr : kimi_member(*listed, "full_attn_layers");
+  const Json* const full = listed == nullptr ? nullptr : said_member(*listed, "full_attn_layers");
   if (full != nullptr) return read_listed_layers(*full, source, config);
   for (int32_t i = 0; i < config.layers; ++i) {
     const bool attends = i > 0 && i % 4 == 0;

@@ -6,6 +6,7 @@
 #include <fmt/format.h>
 
 #include "weights/dbrx_family.h"
+#include "weights/json_members.h"
 #include "weights/window_families.h"
 
 namespace headrace {
@@ -17,31 +18,10 @@ void set_kin_defaults(ModelConfig& config, double theta, int32_t context_length,
   config.rms_eps = eps;
 }
 
-const Json* kin_member(const Json& json, std::string_view name) {
-  const Json* const found = json.find(name);
-  return found == nullptr || found->is_null() ? nullptr : found;
-}
-
-Result<bool> kin_flag(const Json& json, const ConfigSource& source, std::string_view name) {
-  const Json* const found = kin_member(json, name);
-  if (found == nullptr || found->is_bool()) return found != nullptr && found->as_bool();
-  return source.corrupt_field(name, fmt::format("is {}, expected a boolean", found->type_name()));
-}
-
-Result<int32_t> kin_number(const Json& json, const ConfigSource& source, std::string_view name,
-                           int32_t fallback, int32_t max) {
-  const Json* const found = kin_member(json, name);
-  if (found == nullptr) return fallback;
-  if (found->is_int() && found->as_int() >= 1 && found->as_int() <= max) {
-    return static_cast<int32_t>(found->as_int());
-  }
-  return source.corrupt_field(name, fmt::format("is no number from 1 to {}", max));
-}
-
 // Of a name that may have two values, whether it is the first.
 Result<bool> is_first_of(const Json& json, const ConfigSource& source, std::string_view name,
                          std::string_view first, std::string_view second, bool fallback) {
-  const Json* const found = kin_member(json, name);
+  const Json* const found = said_member(json, name);
   if (found == nullptr) return fallback;
   if (*found == Json(std::string(first))) return true;
   if (*found == Json(std::string(second))) return false;
@@ -54,9 +34,9 @@ Result<bool> is_first_of(const Json& json, const ConfigSource& source, std::stri
 Status read_cohere2_moe(const Json& json, const ConfigSource& source, ModelConfig& config) {
   ExpertConfig& experts = config.experts;
   experts.width = config.ffn;
-  HR_ASSIGN_OR_RETURN(config.ffn, kin_number(json, source, "prefix_dense_intermediate_size",
-                                             config.ffn, kModelLimits.ffn_max));
-  config.mixers.rms_norms = kin_member(json, "rms_norm_eps") != nullptr;
+  HR_ASSIGN_OR_RETURN(config.ffn, count_or(json, source, "prefix_dense_intermediate_size",
+                                           config.ffn, 1, kModelLimits.ffn_max));
+  config.mixers.rms_norms = said_member(json, "rms_norm_eps") != nullptr;
   HR_ASSIGN_OR_RETURN(const bool softmax,
                       is_first_of(json, source, "expert_selection_fn", "softmax", "sigmoid", true));
   experts.scores = softmax ? ExpertScores::kSoftmax : ExpertScores::kSigmoid;
@@ -65,11 +45,11 @@ Status read_cohere2_moe(const Json& json, const ConfigSource& source, ModelConfi
       experts.averaged,
       is_first_of(json, source, "shared_expert_combination_strategy", "average", "sum", true));
   HR_ASSIGN_OR_RETURN(const int32_t period,
-                      kin_number(json, source, "sliding_window_pattern", 4, 1 << 20));
+                      count_or(json, source, "sliding_window_pattern", 4, 1, 1 << 20));
   HR_ASSIGN_OR_RETURN(const int32_t dense_period,
-                      kin_number(json, source, "prefix_dense_sliding_window_pattern", 1, 1 << 20));
-  const Json* const types = kin_member(json, "layer_types");
-  const Json* const networks = kin_member(json, "mlp_layer_types");
+                      count_or(json, source, "prefix_dense_sliding_window_pattern", 1, 1, 1 << 20));
+  const Json* const types = said_member(json, "layer_types");
+  const Json* const networks = said_member(json, "mlp_layer_types");
   for (int32_t i = 0; i < config.layers; ++i) {
     const auto at = static_cast<size_t>(i);
     const int32_t behind = i - experts.dense_first;
@@ -88,11 +68,11 @@ Status read_cohere2_moe(const Json& json, const ConfigSource& source, ModelConfi
 
 // A base of the rotation for each layer; 0: it does not rotate.
 Status read_granite_swa(const Json& json, const ConfigSource& source, ModelConfig& config) {
-  if (kin_member(json, "layer_types") == nullptr) {
+  if (said_member(json, "layer_types") == nullptr) {
     for (int32_t i = 0; i < config.layers; ++i) config.sliding_layers.push_back(i % 4 != 0);
   }
   constexpr std::string_view kThetas = "layer_rope_theta";
-  const Json* const listed = kin_member(json, kThetas);
+  const Json* const listed = said_member(json, kThetas);
   if (listed == nullptr) return ok_status();
   const auto is_base = [](const Json& theta) {
     return theta.is_number() &&
@@ -123,9 +103,9 @@ Status read_olmo_hybrid(const Json& json, const ConfigSource& source, ModelConfi
     return source.corrupt_field("linear_key_head_dim",
                                 fmt::format("{} is no size of a head", mixers.key_dim));
   }
-  const Json* const turns = kin_member(json, "linear_allow_neg_eigval");
+  const Json* const turns = said_member(json, "linear_allow_neg_eigval");
   if (turns != nullptr && *turns == Json(false)) mixers.delta.beta_scale = 1;
-  const Json* const rotation = kin_member(json, "rope_parameters");
+  const Json* const rotation = said_member(json, "rope_parameters");
   const Json& holder = rotation != nullptr && rotation->is_object() ? *rotation : json;
   const Json* const theta = holder.find("rope_theta");
   mixers.rotates = theta == nullptr || !theta->is_null();
@@ -264,7 +244,7 @@ void minicpm3_defaults(ModelConfig& config) {
 
 Status read_kin(const Json& json, const ConfigSource& source, ModelConfig& config) {
   if (config.architecture == "afmoe") {
-    HR_ASSIGN_OR_RETURN(const bool scaled, kin_flag(json, source, "mup_enabled"));
+    HR_ASSIGN_OR_RETURN(const bool scaled, flag_or(json, source, "mup_enabled", false));
     if (scaled) config.embedding_scale = std::sqrt(static_cast<float>(config.hidden));
   }
   if (config.architecture == "minicpm3") finish_minicpm3(config);

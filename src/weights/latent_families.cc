@@ -5,24 +5,10 @@
 
 #include <fmt/format.h>
 
+#include "weights/json_members.h"
+
 namespace headrace {
 namespace {
-
-const Json* latent_member(const Json& object, std::string_view name) {
-  const Json* const found = object.find(name);
-  return found == nullptr || found->is_null() ? nullptr : found;
-}
-
-Result<int32_t> latent_number_or(const Json& json, const ConfigSource& source,
-                                 std::string_view name, int32_t fallback) {
-  const Json* const found = latent_member(json, name);
-  if (found == nullptr) return fallback;
-  if (found->is_int() && found->as_int() >= 0 && found->as_int() <= kModelLimits.layers_max) {
-    return static_cast<int32_t>(found->as_int());
-  }
-  return source.corrupt_field(name,
-                              fmt::format("is no number from 0 to {}", kModelLimits.layers_max));
-}
 
 // Of the layers from `first` on each n-th has an index of its own, and all before it.
 void share_all_but_each(int32_t period, int32_t first, ModelConfig& config) {
@@ -192,14 +178,15 @@ Status read_key_index(const Json& json, const ConfigSource& source, ModelConfig&
   const bool hy_v4 = config.architecture == "hy_v4";
   if (config.mixers.latent.index_interleaved || hy_v4) {
     const std::string_view name =
-        latent_member(json, "indexer_types") != nullptr ? "indexer_types" : "index_topk_pattern";
-    if (const Json* const types = latent_member(json, name)) {
+        said_member(json, "indexer_types") != nullptr ? "indexer_types" : "index_topk_pattern";
+    if (const Json* const types = said_member(json, name)) {
       HR_RETURN_IF_ERROR(read_index_types(*types, name, source, config));
     } else {
-      HR_ASSIGN_OR_RETURN(const int32_t period,
-                          latent_number_or(json, source, "index_topk_freq", hy_v4 ? 4 : 1));
-      HR_ASSIGN_OR_RETURN(const int32_t first,
-                          latent_number_or(json, source, "index_skip_topk_offset", 2));
+      HR_ASSIGN_OR_RETURN(
+          const int32_t period,
+          count_or(json, source, "index_topk_freq", hy_v4 ? 4 : 1, 0, kModelLimits.layers_max));
+      HR_ASSIGN_OR_RETURN(const int32_t first, count_or(json, source, "index_skip_topk_offset", 2,
+                                                        0, kModelLimits.layers_max));
       share_all_but_each(period, first, config);
     }
   }
@@ -213,24 +200,21 @@ Status read_latent(const Json& json, const ConfigSource& source, ModelConfig& co
   ExpertConfig& experts = config.experts;
   const bool is_v2 = experts.scores == ExpertScores::kSoftmax;
   // DeepSeek V2's class knows one order of rows, and does not divide weights by their sum.
-  const Json* const interleaved = latent_member(json, "rope_interleave");
   // Nor do the classes of Ling 3 and Hunyuan V4, which do not read it.
   const bool reads_it = config.architecture != "bailingmoe3" && config.architecture != "hy_v4";
-  if (!is_v2 && reads_it && interleaved != nullptr) {
-    if (!interleaved->is_bool()) {
-      return source.corrupt_field(
-          "rope_interleave", fmt::format("is {}, expected a boolean", interleaved->type_name()));
-    }
-    config.qk_rows_interleaved = interleaved->as_bool();
+  if (!is_v2 && reads_it) {
+    HR_ASSIGN_OR_RETURN(config.qk_rows_interleaved,
+                        flag_or(json, source, "rope_interleave", config.qk_rows_interleaved));
   } else if (is_v2 && experts.normalised.value_or(false)) {
     return source.unsupported_field("norm_topk_prob", "true is not supported of DeepSeek V2");
   }
-  HR_ASSIGN_OR_RETURN(const int32_t period, latent_number_or(json, source, "moe_layer_freq", 1));
+  HR_ASSIGN_OR_RETURN(const int32_t period,
+                      count_or(json, source, "moe_layer_freq", 1, 0, kModelLimits.layers_max));
   if (period != 1) {
     return source.unsupported_field("moe_layer_freq",
                                     fmt::format("{} is not supported, only 1", period));
   }
-  const Json* const method = latent_member(json, "topk_method");
+  const Json* const method = said_member(json, "topk_method");
   const bool by_groups = method != nullptr && *method == Json("group_limited_greedy");
   if (by_groups && experts.groups > 1) {
     return source.unsupported_field("topk_method",

@@ -2,21 +2,18 @@
 
 #include <fmt/format.h>
 
+#include "weights/json_members.h"
+
 namespace headrace {
 namespace {
 
-const Json* minimax_member(const Json& json, std::string_view name) {
-  const Json* const found = json.find(name);
-  return found == nullptr || found->is_null() ? nullptr : found;
-}
-
 // What the hub's own files may say and nothing here does.
 Status refuse_other_minimaxes(const Json& json, const ConfigSource& source) {
-  const Json* const behind = minimax_member(json, "postnorm");
+  const Json* const behind = said_member(json, "postnorm");
   if (behind != nullptr && *behind != Json(true)) {
     return source.unsupported_field("postnorm", "is not supported, only true or none");
   }
-  const Json* const shared = minimax_member(json, "shared_intermediate_size");
+  const Json* const shared = said_member(json, "shared_intermediate_size");
   const bool none =
       shared == nullptr || *shared == Json(0) || *shared == Json(Json::Array{Json(0)});
   if (none) return ok_status();
@@ -35,8 +32,8 @@ void minimax_defaults(ModelConfig& config) {
 
 Status read_minimax(const Json& json, const ConfigSource& source, ModelConfig& config) {
   HR_RETURN_IF_ERROR(refuse_other_minimaxes(json, source));
-  const Json* const types = minimax_member(json, "layer_types");
-  const Json* const listed = types != nullptr ? types : minimax_member(json, "attn_type_list");
+  const Json* const types = said_member(json, "layer_types");
+  const Json* const listed = types != nullptr ? types : said_member(json, "attn_type_list");
   std::vector<LayerMixer>& layers = config.mixers.by_layer;
   if (listed == nullptr) {
     for (int32_t i = 0; i < config.layers; ++i) {

@@ -4,18 +4,15 @@
 
 #include <fmt/format.h>
 
+#include "weights/json_members.h"
+
 namespace headrace {
 namespace {
-
-const Json* windowed_member(const Json& json, std::string_view name) {
-  const Json* const found = json.find(name);
-  return found == nullptr || found->is_null() ? nullptr : found;
-}
 
 // A key of which one value is known, beside none; `known` spells it.
 Status refuse_others(const Json& json, const ConfigSource& source, std::string_view name,
                      const Json& value, std::string_view known) {
-  const Json* const found = windowed_member(json, name);
+  const Json* const found = said_member(json, name);
   if (found == nullptr || *found == value) return ok_status();
   return source.unsupported_field(name, fmt::format("is not supported, only {} or none", known));
 }
@@ -24,20 +21,10 @@ Status refuse_others(const Json& json, const ConfigSource& source, std::string_v
   return refuse_others(json, source, name, Json(value), std::to_string(value));
 }
 
-Result<int32_t> windowed_number(const Json& json, const ConfigSource& source, std::string_view name,
-                                int32_t fallback, int32_t max) {
-  const Json* const found = windowed_member(json, name);
-  if (found == nullptr) return fallback;
-  if (found->is_int() && found->as_int() >= 1 && found->as_int() <= max) {
-    return static_cast<int32_t>(found->as_int());
-  }
-  return source.corrupt_field(name, fmt::format("is no number from 1 to {}", max));
-}
-
 // A share of heads that rotates.
 Result<double> share_of_heads(const Json& json, const ConfigSource& source, double fallback) {
   constexpr std::string_view kShare = "partial_rotary_factor";
-  const Json* const found = windowed_member(json, kShare);
+  const Json* const found = said_member(json, kShare);
   if (found == nullptr) return fallback;
   if (found->is_number() && found->as_double() > 0 && found->as_double() <= 1) {
     return found->as_double();
@@ -49,10 +36,10 @@ Result<double> share_of_heads(const Json& json, const ConfigSource& source, doub
 Status read_sliding_rotation(const Json& json, const ConfigSource& source, double fallback,
                              ModelConfig& config) {
   double share = fallback;
-  const Json* const rotations = windowed_member(json, "rope_parameters");
+  const Json* const rotations = said_member(json, "rope_parameters");
   const Json* const sliding = rotations == nullptr || !rotations->is_object()
                                   ? nullptr
-                                  : windowed_member(*rotations, "sliding_attention");
+                                  : said_member(*rotations, "sliding_attention");
   if (sliding != nullptr && sliding->is_object()) {
     HR_ASSIGN_OR_RETURN(share, share_of_heads(*sliding, source, fallback));
   }
@@ -93,7 +80,7 @@ Status check_head_sizes(const ConfigSource& source, const ModelConfig& config) {
 Status read_hub_layers(const Json& json, const ConfigSource& source, ModelConfig& config) {
   const auto flags = [&](std::string_view name) -> Result<std::vector<bool>> {
     std::vector<bool> layers;
-    const Json* const listed = windowed_member(json, name);
+    const Json* const listed = said_member(json, name);
     if (listed == nullptr) return layers;
     if (!listed->is_array() || std::ssize(listed->as_array()) != config.layers) {
       return source.corrupt_field(name, fmt::format("is no list of {} flags", config.layers));
@@ -114,7 +101,7 @@ Status read_hub_layers(const Json& json, const ConfigSource& source, ModelConfig
                                     "dense layers behind mixtures are not supported");
   }
   if (!mixtures.empty()) config.experts.dense_first = static_cast<int32_t>(dense);
-  if (windowed_member(json, "layer_types") != nullptr) return ok_status();
+  if (said_member(json, "layer_types") != nullptr) return ok_status();
   HR_ASSIGN_OR_RETURN(config.sliding_layers, flags("hybrid_layer_pattern"));
   constexpr int32_t kPeriod = 6;
   for (int32_t i = 0; std::ssize(config.sliding_layers) < config.layers; ++i) {
@@ -136,12 +123,12 @@ Status read_mimo2(const Json& json, const ConfigSource& source, ModelConfig& con
   HR_RETURN_IF_ERROR(refuse_others(json, source, "swa_v_head_dim", sizes.value_dim));
   HR_RETURN_IF_ERROR(refuse_others(json, source, "swa_num_attention_heads", config.heads));
   HR_ASSIGN_OR_RETURN(sizes.sliding_kv_heads,
-                      windowed_number(json, source, "swa_num_key_value_heads", 2 * config.kv_heads,
-                                      kModelLimits.heads_max));
+                      count_or(json, source, "swa_num_key_value_heads", 2 * config.kv_heads, 1,
+                               kModelLimits.heads_max));
   // So many tokens before a row, and its own.
   HR_ASSIGN_OR_RETURN(config.window,
-                      windowed_number(json, source, "sliding_window_size", config.window - 1,
-                                      kModelLimits.context_length_max - 1));
+                      count_or(json, source, "sliding_window_size", config.window - 1, 1,
+                               kModelLimits.context_length_max - 1));
   config.window += 1;
   HR_ASSIGN_OR_RETURN(const double share, share_of_heads(json, source, config.mixers.rotated));
   HR_RETURN_IF_ERROR(read_sliding_rotation(json, source, share, config));
@@ -151,15 +138,15 @@ Status read_mimo2(const Json& json, const ConfigSource& source, ModelConfig& con
 Status read_laguna(const Json& json, const ConfigSource& source, ModelConfig& config) {
   HR_RETURN_IF_ERROR(
       refuse_others(json, source, "moe_apply_router_weight_on_input", Json(false), "false"));
-  const Json* const cap = windowed_member(json, "moe_router_logit_softcapping");
+  const Json* const cap = said_member(json, "moe_router_logit_softcapping");
   if (cap != nullptr && !(cap->is_number() && cap->as_double() == 0)) {
     return source.unsupported_field("moe_router_logit_softcapping",
                                     "is not supported, only 0 or none");
   }
-  if (windowed_member(json, "gating_types") != nullptr) {
+  if (said_member(json, "gating_types") != nullptr) {
     return source.unsupported_field("gating_types", "is not supported, only gating");
   }
-  const Json* const gating = windowed_member(json, "gating");
+  const Json* const gating = said_member(json, "gating");
   HeadSizes& sizes = config.mixers.head_sizes;
   sizes.gates_of_heads = gating == nullptr || *gating == Json(true) || *gating == Json("per-head");
   if (!sizes.gates_of_heads && *gating != Json("per-element")) {
@@ -167,7 +154,7 @@ Status read_laguna(const Json& json, const ConfigSource& source, ModelConfig& co
         "gating", "is not supported (known: true, \"per-head\", \"per-element\")");
   }
   constexpr std::string_view kHeads = "num_attention_heads_per_layer";
-  if (const Json* const heads = windowed_member(json, kHeads)) {
+  if (const Json* const heads = said_member(json, kHeads)) {
     if (!heads->is_array() || std::ssize(heads->as_array()) != config.layers) {
       return source.corrupt_field(kHeads, fmt::format("is no list of {} numbers", config.layers));
     }
@@ -177,8 +164,8 @@ Status read_laguna(const Json& json, const ConfigSource& source, ModelConfig& co
     }
   }
   // What is assumed of a file without rotations; of one that has some, all of a head rotates.
-  if (windowed_member(json, "rope_parameters") == nullptr) config.mixers.rotated = 0.5;
-  if (windowed_member(json, "layer_types") == nullptr) config.window = 0;
+  if (said_member(json, "rope_parameters") == nullptr) config.mixers.rotated = 0.5;
+  if (said_member(json, "layer_types") == nullptr) config.window = 0;
   return read_sliding_rotation(json, source, 1.0, config);
 }
 
