@@ -312,4 +312,22 @@ class PartPass {
   std::vector<TensorView> areas_;
 };
 
+// That bits do not depend on where results lie: over what they are made of, as decoder.cc shares
+// scratch memory on a CPU, and apart, as on a GPU.
+template <class Spec>
+void expect_same_bits_in_place_and_apart(const Spec& spec, int64_t hidden, int32_t rows) {
+  Rng rng(5);
+  const TestMatrix x(rng, rows, hidden);
+  std::vector<TestMatrix> results;
+  for (const bool in_place : {true, false}) {
+    PartPass pass(rows, hidden, in_place);
+    MadeTensors tensors(pass.device());
+    const auto part = make_part(spec, hidden);
+    ASSERT_TRUE(part->load(tensors).ok());
+    PartCache cache(pass.device(), *part, rows);
+    results.push_back(pass.run(*part, cache, x, {}));
+  }
+  EXPECT_TRUE(same_bits(results[0], results[1]));
+}
+
 }  // namespace headrace

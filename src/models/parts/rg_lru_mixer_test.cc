@@ -15,21 +15,8 @@ constexpr RgLruSpec kSpec{.channels = 24, .heads = 3, .taps = 4};
 // As ShortConvMixer's test of this name.
 TEST(RgLruMixer, RunsInADecoder) { expect_runs_in_a_decoder(kSpec); }
 
-// As decoder.cc shares scratch memory on a CPU, and apart, as on a GPU.
 TEST(RgLruMixer, BitsDoNotDependOnWhereResultsLie) {
-  constexpr int32_t kRows = 23, kHidden = 32;
-  Rng rng(3);
-  const TestMatrix x(rng, kRows, kHidden);
-  std::vector<TestMatrix> results;
-  for (const bool in_place : {true, false}) {
-    PartPass pass(kRows, kHidden, in_place);
-    MadeTensors tensors(pass.device());
-    const auto part = make_part(kSpec, kHidden);
-    ASSERT_TRUE(part->load(tensors).ok());
-    PartCache cache(pass.device(), *part, kRows);
-    results.push_back(pass.run(*part, cache, x, {}));
-  }
-  EXPECT_TRUE(same_bits(results[0], results[1]));
+  expect_same_bits_in_place_and_apart(kSpec, /*hidden=*/32, /*rows=*/23);
 }
 
 TEST(RgLruMixer, ConvolutionsThatAGpuDoesNotTakeAreRefusedByName) {
