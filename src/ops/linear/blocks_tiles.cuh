@@ -306,7 +306,7 @@ __global__ void __launch_bounds__(kTilesThreads, 1)
     Warp own(barriers, rank, args.plan, warp, rank.steps(args), shared, ring_of(warp),
              scales + warp * Warp::kScaleBytes);
     float sums[4 * kTiles];
-    TileFactors<kTiles> of_tile(factors, warp / 4);
+    GroupFactors<kTiles> of_tile(factors, warp / 4);
     rank.each_tile(args, [&](const TilesShare& share) {
       of_tile.ask(args, share);
       own.multiply(sums, share.last_step - share.first_step);

@@ -102,12 +102,12 @@ struct TilesFactors {
 };
 // One warpgroup's. They are asked for before the products of a tile, which take longer.
 template <int kTiles>
-class TileFactors {
+class GroupFactors {
   static constexpr int kThreads = 4 * kWarpThreads;
   static constexpr int kOwn = 8 * kTiles / kThreads;
 
  public:
-  __device__ __forceinline__ TileFactors(TilesFactors<kTiles>& factors, int group)
+  __device__ __forceinline__ GroupFactors(TilesFactors<kTiles>& factors, int group)
       : factors_(factors.of_rows[group]),
         group_(group),
         thread_(static_cast<int>(threadIdx.x) % kThreads) {}
