@@ -1,5 +1,6 @@
 #include "tensor/device.h"
 #include "tensor/nccl_library.h"
+#include "tensor/peer_access.h"
 #include "tensor/physical_pages.h"
 
 namespace headrace {
@@ -16,6 +17,8 @@ Result<std::unique_ptr<PhysicalPages>> create_cuda_pages(Device&, int64_t, int32
 }
 
 Result<const NcclLibrary*> NcclLibrary::open() { return unsupported("this build has no CUDA"); }
+
+Result<bool> reach_peer(int, int) { return unsupported("this build has no CUDA"); }
 
 bool built_with_cuda() { return false; }
 bool cuda_device_present() { return false; }

@@ -10,6 +10,7 @@
 
 #include "ops/ranks/peer_kernels.h"
 #include "ops/ranks/peer_ranks.h"
+#include "tensor/peer_access.h"
 
 namespace headrace {
 namespace {
@@ -139,26 +140,14 @@ class CudaPeerRanks final : public PeerRanks {
   const bool lets_next_start_;
 };
 
-// Lets kernels of GPU `from` reach the memory of GPU `to`.
 Status reach(int from, int to) {
-  int can = 0;
-  cudaError_t error = cudaDeviceCanAccessPeer(&can, from, to);
-  if (error == cudaSuccess && can == 0) {
-    return unsupported(
-        fmt::format("GPUs {} and {} do not reach each other's memory (no NVLink or PCIe peer "
-                    "access): use --tensor-parallel-size 1, or GPUs that do (--device cuda:N,M)",
-                    from, to),
-        "tensor_parallel_size");
-  }
-  if (error == cudaSuccess) error = cudaSetDevice(from);
-  if (error == cudaSuccess) error = cudaDeviceEnablePeerAccess(to, 0);
-  if (error == cudaErrorPeerAccessAlreadyEnabled) {
-    cudaGetLastError();
-    error = cudaSuccess;
-  }
-  if (error == cudaSuccess) return ok_status();
-  return unavailable(fmt::format("GPU {} cannot be given the memory of GPU {}: {}", from, to,
-                                 cudaGetErrorString(error)));
+  HR_ASSIGN_OR_RETURN(const bool reached, reach_peer(from, to));
+  if (reached) return ok_status();
+  return unsupported(
+      fmt::format("GPUs {} and {} do not reach each other's memory (no NVLink or PCIe peer "
+                  "access): use --tensor-parallel-size 1, or GPUs that do (--device cuda:N,M)",
+                  from, to),
+      "tensor_parallel_size");
 }
 
 }  // namespace
