@@ -32,6 +32,7 @@ struct Case {
   bool proposals = false;
   int32_t ranks = 1;
   bool drafts = false;  // a draft model proposes
+  int32_t stages = 1;
 };
 
 inline ModelSpec spec_of(const Case& c) {
@@ -44,6 +45,20 @@ inline ModelSpec spec_of(const Case& c) {
                  .kv = {{.kv_heads = 2, .k_dim = 64, .v_dim = 64, .window = 0}}};
   spec.kv.resize(static_cast<size_t>(spec.layer_count),
                  {.kv_heads = 2, .k_dim = 64, .v_dim = 64, .window = c.window});
+  return spec;
+}
+
+// Neighbouring layers, as many each as can be.
+inline LayerRange layers_of_part(const Case& c, int32_t stage) {
+  const int32_t layers = spec_of(c).layer_count;
+  return {layers * stage / c.stages, layers * (stage + 1) / c.stages};
+}
+// Of a model of which these layers are loaded.
+inline ModelSpec spec_of_part(const Case& c, LayerRange own) {
+  ModelSpec spec = spec_of(c);
+  for (int32_t layer = 0; layer < spec.layer_count; ++layer) {
+    if (layer < own.first || layer >= own.last) spec.kv[static_cast<size_t>(layer)] = {};
+  }
   return spec;
 }
 
@@ -79,7 +94,8 @@ class PlaceSource final : public DraftSource {
 };
 
 // A null model whose layers follow the block tables that they are to attend through, when a step
-// runs and when a recorded one does: a row's own key lies where the step writes it.
+// runs and when a recorded one does: a row's own key lies where the step writes it. Hidden rows
+// tell their token and the layers that they have passed.
 class TableProbe final : public Model {
  public:
   explicit TableProbe(ModelSpec spec, int64_t workspace_bytes = 0)
@@ -91,11 +107,22 @@ class TableProbe final : public Model {
   int64_t workspace_bytes(int32_t, int32_t, int32_t, int32_t) const override {
     return workspace_bytes_;
   }
-  void embed(OpContext&, const ForwardBatch&, TensorView) const override {}
+  void embed(OpContext& context, const ForwardBatch& batch, TensorView hidden) const override {
+    context.stream.call([hidden, tokens = batch.tokens] {
+      for (size_t i = 0; i < tokens.size(); ++i) passed(hidden, i) = tokens[i];
+    });
+  }
   void normalise_rows(OpContext&, TensorView) const override {}
   void head(OpContext&, TensorView, TensorView) const override {}
   void layers(OpContext& context, const ForwardBatch& batch, LayerRange range,
-              std::span<const KvLayerView>, TensorView, LayerTaps) const override {
+              std::span<const KvLayerView>, TensorView hidden, LayerTaps) const override {
+    context.stream.call([hidden, range, tokens = batch.tokens] {
+      for (size_t i = 0; i < tokens.size(); ++i) {
+        if (tokens[i] == 0) continue;  // or a row of padding
+        ASSERT_EQ(passed(hidden, i), tokens[i] + range.first) << "row " << i;
+        passed(hidden, i) += range.last - range.first;
+      }
+    });
     if (--passes_left_ == 0) context.stream.fail(internal_error(kLost));
     for (int32_t layer = range.first; layer < range.last; ++layer) {
       const ForwardBatch::Group& group =
@@ -114,6 +141,9 @@ class TableProbe final : public Model {
   void lose_device_after(int64_t passes) { passes_left_ = passes + 1; }
 
  private:
+  static int32_t& passed(TensorView hidden, size_t row) {
+    return *reinterpret_cast<int32_t*>(hidden.row(static_cast<int64_t>(row)));
+  }
   // `rows`: which of the step's a tile counts; empty: all.
   void follow(const std::byte* plan, int32_t offset, std::span<const int64_t> slots,
               std::span<const int32_t> rows) const {
@@ -147,21 +177,24 @@ class NullEngine {
  public:
   explicit NullEngine(const Case& c) {
     std::vector<ModelRank> ranks;
-    for (int32_t rank = 0; rank < c.ranks; ++rank) {
+    for (int32_t part = 0; part < std::max(c.ranks, c.stages); ++part) {
       devices_.push_back(create_null_device({}));
-      models_.push_back(std::make_unique<TableProbe>(spec_of(c)));
-      ranks.push_back({devices_.back().get(), models_.back().get()});
+      const std::optional<LayerRange> own =
+          c.stages > 1 ? std::optional(layers_of_part(c, part)) : std::nullopt;
+      models_.push_back(std::make_unique<TableProbe>(own ? spec_of_part(c, *own) : spec_of(c)));
+      ranks.push_back({devices_.back().get(), models_.back().get(), own});
     }
     ModelRunnerOptions options{.max_num_seqs = 12,
                                .max_num_batched_tokens = 48,
                                .max_model_len = 256,
                                .kv_memory = c.memory,
                                .end_ids = {kEndId},
+                               .steps_in_flight = std::max(2, c.steps_in_flight),
                                .graphs = c.graphs,
                                .graphs_at_start = c.graphs,
                                .poison_kv = c.memory == KvMemoryKind::kPaged,
                                .draft = c.drafts ? &draft_ : nullptr};
-    KvPlan kv = plan_kv(kept_spec(model().spec(), options), {KvFormat::kBF16}, 16);
+    KvPlan kv = plan_kv(kept_spec(spec_of(c), options), {KvFormat::kBF16}, 16);
     if (!c.drafts) {
       EXPECT_EQ(kv.groups.size(), c.window > 0 ? 1u + static_cast<size_t>(c.sliding_layers) : 1u);
     }
@@ -170,6 +203,7 @@ class NullEngine {
                                      .max_num_batched_tokens = 48,
                                      .max_model_len = 256,
                                      .steps_in_flight_max = c.steps_in_flight,
+                                     .cohorts = {c.stages, c.stages > 1 ? 2 : 0},
                                      .groups = kv.groups,
                                      .block_count = blocks,
                                      .end_ids = {kEndId},

@@ -94,7 +94,7 @@ class StagedEngine {
         .max_num_batched_tokens = 24,
         .max_model_len = kContext,
         .steps_in_flight_max = c.stages,
-        .cohorts = c.stages,
+        .cohorts = {.count = c.stages},
         .groups = kv.groups,
         .block_count = blocks,
         .allocation = contiguous ? KvAllocation::kReserveMax : KvAllocation::kPaged,

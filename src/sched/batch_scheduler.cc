@@ -60,7 +60,7 @@ Status BatchScheduler::check(const Request& request) const {
 Status BatchScheduler::add(Request request) {
   HR_RETURN_IF_ERROR(check(request));
   if (request.beams) prepare_search(request, options_.end_ids.size());
-  if (options_.cohorts > 1) request.lookahead = Lookahead::kAfterResult;
+  if (options_.cohorts.count > 1) request.lookahead = Lookahead::kAfterResult;
   return table_.add(std::move(request), next_step_, pace_.now());
 }
 
@@ -121,7 +121,7 @@ StepPlan BatchScheduler::plan() {
 // would have the others alone: both would come half full from then on, each as long as a full one.
 // Of stages each has a step of its own.
 bool BatchScheduler::waits_for_proposals() const {
-  if (in_flight_.empty() || options_.cohorts > 1) return false;
+  if (in_flight_.empty() || options_.cohorts.count > 1) return false;
   int64_t decoding = 0, awaited = 0;
   for (const Sequence* sequence : table_.running().all()) {
     if (!sequence->is<Decoding>()) continue;

@@ -21,7 +21,7 @@ class CohortsTest : public testing::Test {
     options_.max_num_seqs = 8;
     options_.max_num_batched_tokens = 16;
     options_.max_model_len = 128;
-    options_.steps_in_flight_max = options_.cohorts = kStages;
+    options_.steps_in_flight_max = options_.cohorts.count = kStages;
     options_.groups = {{.block_tokens = 4}};
     options_.block_count = 256;
     options_.end_ids = {0};

@@ -153,7 +153,7 @@ Status check_options(const SchedulerOptions& options) {
   HR_RETURN_IF_ERROR(require_positive(options.max_model_len, "max_model_len"));
   HR_RETURN_IF_ERROR(require_positive(options.max_queued_requests, "max_queued_requests"));
   HR_RETURN_IF_ERROR(require_positive(options.steps_in_flight_max, "steps_in_flight_max"));
-  HR_RETURN_IF_ERROR(require_positive(options.cohorts, "cohorts"));
+  HR_RETURN_IF_ERROR(require_positive(options.cohorts.count, "cohorts"));
   HR_RETURN_IF_ERROR(require_positive(options.block_count, "block_count"));
   HR_RETURN_IF_ERROR(check_groups(options));
   HR_RETURN_IF_ERROR(check_states(options));

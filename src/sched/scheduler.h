@@ -65,6 +65,15 @@ struct BackgroundBounds {
   double gap_seconds = 0.006;
 };
 
+// Of stages that compute steps side by side: parts of what runs, of which a step has one. No
+// sequence is in two steps that are in flight, but for the chunks of a prompt.
+struct Cohorts {
+  int32_t count = 1;
+  // As many as steps may be in flight where each then has this many decodes or more: a step is
+  // planned while all stages have one. 0: never more than `count`.
+  int32_t decodes_of_more = 0;
+};
+
 struct SchedulerOptions {
   int32_t max_num_seqs = 64;             // slots; each choice of a request takes one
   int32_t max_num_batched_tokens = 512;  // token budget of a step
@@ -72,9 +81,7 @@ struct SchedulerOptions {
   int32_t max_queued_requests = 256;
   QueueBounds queue_bounds;
   int32_t steps_in_flight_max = 1;
-  // Of stages that compute steps side by side: parts of what runs, of which a step has one. No
-  // sequence is in two steps that are in flight, but for the chunks of a prompt.
-  int32_t cohorts = 1;
+  Cohorts cohorts;
   std::string policy = "fcfs";  // queue_policy_names()
   bool chunked_prefill = true;  // off: a prompt is computed in one step or waits
   // Prompt chunks beside decodes are cut so that a step takes no longer than this (step_cost.h); 0:

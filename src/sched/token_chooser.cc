@@ -47,12 +47,15 @@ void TokenChooser::choose_decodes(StepDraft& draft, int32_t kept) {
 // Most decodes of a step. Those that this one leaves out are for the next: by then its own wait for
 // their result, so that every sequence has its turn.
 int64_t TokenChooser::cohort_size() const {
-  if (options_.cohorts == 1) return std::numeric_limits<int64_t>::max();
+  if (options_.cohorts.count == 1) return std::numeric_limits<int64_t>::max();
   const int64_t decoding =
       std::ranges::count_if(table_.running().all(), [](const Sequence* sequence) {
         return sequence->is<Decoding>() && !sequence->rank.background;
       });
-  return (decoding + options_.cohorts - 1) / options_.cohorts;
+  const int64_t wanted = int64_t{options_.cohorts.decodes_of_more} * options_.steps_in_flight_max;
+  const bool many = wanted > 0 && decoding >= wanted;
+  const int64_t cohorts = many ? options_.steps_in_flight_max : options_.cohorts.count;
+  return (decoding + cohorts - 1) / cohorts;
 }
 
 // What the decodes leave to the oldest of all where it is a prompt.

@@ -184,7 +184,7 @@ void SchedulerSimulation::draw_options() {
   // Not from rng_, so that older seeds give the runs that they gave before there was headroom.
   constexpr double kHeadroom[] = {0, 0, 1, 1.5};
   options_.admission_headroom = settings_.admission_headroom.value_or(kHeadroom[mix64(seed_) % 4]);
-  if (mix64(seed_ + 1) % 4 == 0) options_.cohorts = options_.steps_in_flight_max;
+  if (mix64(seed_ + 1) % 4 == 0) options_.cohorts.count = options_.steps_in_flight_max;
   options_.end_ids = {0};
   options_.enable_prefix_caching = chance(0.75);
   options_.prefix_cache_eviction = pick(rng_, {"lru", "lru", "lfu", "cost"});
