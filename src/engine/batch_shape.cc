@@ -26,10 +26,9 @@ BatchShape shape_on_cpu(int64_t weight_bytes) {
 
 // ---- GPU ----------------------------------------------------------------------------------------
 
-// A GPU reads its weights in the time in which it computes some 200 to 300 rows. More sequences
-// than that make a server's tokens slower and its throughput little better, and recorded steps end
-// there. In a job only the end counts: whoever has a slot later ends later.
-constexpr int32_t kServerSequences = 256;
+// More sequences than fill a step make a server's tokens slower and its throughput little better,
+// and recorded steps end there. In a job only the end counts: whoever has a slot later ends later.
+// Each stage has a step of its own.
 // A slot is worth having where memory holds so many tokens for each: a short chat, and the mean of
 // jobs. Pages are shared out as they are needed, so that less would only mean preemption.
 constexpr int64_t kServerTokensPerSlot = 256;
@@ -38,6 +37,9 @@ constexpr int32_t kSequencesMin = 32;
 
 constexpr int32_t kStepTokens = 8192;
 constexpr int32_t kStepTokensMin = 512;
+// Of stages, which wait for each other where steps are few and long: a prompt of 32,768 tokens
+// passes two of them in 17 turns, of which one is idle.
+constexpr int32_t kStagedStepTokens = 2048;
 // Of what is left for keys and values, activations of a step take at most this.
 constexpr int64_t kStepShare = 8;
 
@@ -58,7 +60,7 @@ int32_t sequences_with_room(const BatchShapeInput& input, int64_t tokens_per_slo
 }
 
 int32_t step_tokens(const BatchShapeInput& input) {
-  int32_t tokens = kStepTokens;
+  int32_t tokens = input.stages > 1 ? kStagedStepTokens : kStepTokens;
   while (tokens > kStepTokensMin &&
          tokens * input.step_token_bytes > input.kv_room_bytes / kStepShare) {
     tokens /= 2;
@@ -67,10 +69,11 @@ int32_t step_tokens(const BatchShapeInput& input) {
 }
 
 BatchShape shape_of_server(const BatchShapeInput& input) {
-  const int32_t sequences = sequences_with_room(input, kServerTokensPerSlot, kServerSequences);
+  const int32_t most = kFullStepSequences * input.stages;
+  const int32_t sequences = sequences_with_room(input, kServerTokensPerSlot, most);
   return {.max_num_seqs = sequences,
           .max_num_batched_tokens = step_tokens(input),
-          .why = sequences < kServerSequences
+          .why = sequences < most
                      ? "GPU, by the room for keys and values"
                      : "GPU, as many as read the weights for nothing, within the time of a token"};
 }
@@ -78,7 +81,7 @@ BatchShape shape_of_server(const BatchShapeInput& input) {
 // All at once as far as there is room: the last to begin is the last to end.
 BatchShape shape_of_job(const BatchShapeInput& input) {
   const auto most = static_cast<int32_t>(
-      std::clamp<int64_t>(input.job.requests, kSequencesMin, kJobSequencesMax));
+      std::clamp<int64_t>(input.job.requests, kSequencesMin, kJobSequencesMax * input.stages));
   const int32_t sequences = sequences_with_room(input, kJobTokensPerSlot, most);
   return {.max_num_seqs = sequences,
           .max_num_batched_tokens = step_tokens(input),
@@ -87,6 +90,8 @@ BatchShape shape_of_job(const BatchShapeInput& input) {
                              sequences < most ? "by the room for keys and values" : "all at once")};
 }
 
+// Not of stages, where a step of each token is several.
+//
 // The longest answer takes a step for each of its tokens, whatever else is done: so many steps
 // there are at least, and the job ends soonest when all of them hold the same, so that none waits
 // for the weights and is not full. The longest answers begin first; the rest fills up.
@@ -121,7 +126,7 @@ BatchShape choose_batch_shape(const BatchShapeInput& input) {
   if (!input.on_gpu) return shape_on_cpu(input.weight_bytes);
   if (input.job.requests == 0) return shape_of_server(input);
   const BatchShape at_once = shape_of_job(input);
-  if (!input.job.lengths_declared() || alike(input.job)) return at_once;
+  if (!input.job.lengths_declared() || alike(input.job) || input.stages > 1) return at_once;
   return shape_of_uneven_job(input, at_once);
 }
 

@@ -20,6 +20,9 @@ struct JobWork {
 
 // Most sequences of a job at once.
 inline constexpr int32_t kJobSequencesMax = 1024;
+// A GPU reads its weights in the time in which it computes some 200 to 300 rows: of a step of so
+// many sequences.
+inline constexpr int32_t kFullStepSequences = 256;
 
 enum class RequestOrder {
   kArrival,   // as they came
@@ -34,6 +37,7 @@ struct BatchShapeInput {
   int64_t kv_token_bytes = 0;    // that a token takes of the pool
   int64_t kv_room_bytes = 0;     // of a GPU: what is left for them, activations counted
   int64_t step_token_bytes = 0;  // of a GPU: activations of a token of a step
+  int32_t stages = 1;            // GPUs that the layers are shared out over, each at a step
   JobWork job;
 };
 

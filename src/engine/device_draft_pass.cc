@@ -70,7 +70,8 @@ Result<std::unique_ptr<DraftPass>> DeviceDraftPass::create(const Sources& source
   const ModelRunnerOptions& options = sources.options;
   RunnerShape shape = pass_shape(device, sources.model, sources.storage.plan(), options);
   if (sources.padding == nullptr) shape.graph_rows_max = 0;
-  HR_ASSIGN_OR_RETURN(StepArena arena, StepArena::create(device, shape.arena_bytes));
+  HR_ASSIGN_OR_RETURN(StepArena arena,
+                      StepArena::create(device, shape.arena_bytes, kDeviceStepsInFlight));
   HR_ASSIGN_OR_RETURN(SampleResults results,
                       SampleResults::create(device, /*steps=*/1, options.max_num_seqs, /*tops=*/0));
   HR_ASSIGN_OR_RETURN(StateStorage states,

@@ -44,13 +44,20 @@ struct Poisons {
   std::optional<KvPoison> kv;
 };
 
-class DeviceRunner final : public Runner {
+// What a runner has of the other parts of its model, where that is split.
+struct PartSeat {
+  RankSeat ranks;
+  const StageSeat stage;
+};
+
+class DeviceRunner final : public DeviceStage {
  public:
   DeviceRunner(Device& device, const Model& model, KvStorage storage, StateStorage states,
                ModelRunnerOptions options, RunnerShape shape, StepArena arena,
-               SampleResults results, DeviceSlots device_slots, TokenMasks masks, RankLink link)
+               SampleResults results, DeviceSlots device_slots, TokenMasks masks, RankLink link,
+               const StageSeat& stage)
       : device_(device),
-        seat_(link),
+        seat_{RankSeat(link), stage},
         options_(std::move(options)),
         shape_(std::move(shape)),
         storage_(std::move(storage)),
@@ -63,7 +70,8 @@ class DeviceRunner final : public Runner {
         masks_(std::move(masks)),
         slots_(options_.max_num_seqs, static_cast<int32_t>(storage_.plan().groups.size()),
                shape_.slots.blocks_max, SlotTable::Counting::kNone),
-        builder_(storage_.plan(), {0, model.spec().layer_count}, options_.keep_logit_rows),
+        builder_(storage_.plan(), {0, model.spec().layer_count},
+                 options_.keep_logit_rows && seat_.stage.samples()),
         sampler_(options_.end_ids, model.spec().vocab_size, options_.max_num_seqs),
         acceptance_(options_.synthetic_acceptance),
         writer_(arena_, {.attention = shape_.attention,
@@ -71,7 +79,8 @@ class DeviceRunner final : public Runner {
                          .states = states_,
                          .slots = device_slots_,
                          .adapter_slots = shape_.adapter_slots,
-                         .last_layer = model.spec().layer_count - 1}) {}
+                         .last_layer = model.spec().layer_count - 1}),
+        steps_(options_.steps_in_flight) {}
   ~DeviceRunner() override {
     (void)stream_->synchronize();
     (void)page_moves_.synchronize();
@@ -84,6 +93,7 @@ class DeviceRunner final : public Runner {
   bool sample_needs_results(Ticket ticket) override;
   void submit_sample(Ticket ticket) override;
   Result<StepResult> wait(Ticket ticket) override;
+  Status settle(Ticket ticket, const StepResult& result) override;
   bool takes_constraints() const override { return true; }
   bool takes_adapters() const override { return options_.adapter_slots != nullptr; }
   int64_t page_bytes() const override { return storage_.plan().page_bytes; }
@@ -100,9 +110,11 @@ class DeviceRunner final : public Runner {
   bool idle_work() override;
 
  private:
-  OpContext context() { return {device_, *stream_, workspace_, seat_.mesh(), options_.hooks}; }
+  OpContext context() {
+    return {device_, *stream_, workspace_, seat_.ranks.mesh(), options_.hooks};
+  }
   OpContext lone_context() {
-    return {device_, *stream_, workspace_, seat_.lone_mesh(), options_.hooks};
+    return {device_, *stream_, workspace_, seat_.ranks.lone_mesh(), options_.hooks};
   }
   Status create_recorder();
   Status create_drafter(const Model& model, std::shared_ptr<const DraftFeatures> features);
@@ -114,6 +126,7 @@ class DeviceRunner final : public Runner {
   void make_masks(StepInFlight& step);
   void start_sample(const StepSubmission& submission);
   Result<double> run_padding(const PaddingStep& step);
+  Status end(Ticket ticket);
   void hold_adapters(const StepPlan& plan, StepInFlight& step);
 
   void note(Status status);
@@ -121,7 +134,7 @@ class DeviceRunner final : public Runner {
   void record_sizes();
 
   Device& device_;
-  RankSeat seat_;
+  PartSeat seat_;
   const ModelRunnerOptions options_;
   const RunnerShape shape_;
   KvStorage storage_;
@@ -180,7 +193,8 @@ Status DeviceRunner::start(const Model& model) {
                                       .states = states_,
                                       .slots = device_slots_,
                                       .masks = masks_,
-                                      .adapters = options_.adapter_slots.get()},
+                                      .adapters = options_.adapter_slots.get(),
+                                      .layers = seat_.stage.layers},
                   taps);
   if (shape_.graph_rows_max > 0) HR_RETURN_IF_ERROR(create_recorder());
   if (options_.has_draft()) HR_RETURN_IF_ERROR(create_drafter(model, std::move(features)));
@@ -205,7 +219,7 @@ Status DeviceRunner::create_recorder() {
   HR_ASSIGN_OR_RETURN(Buffer scratch, device_.allocate(shape_.graph_workspace_bytes));
   if (poisons_.scratch.has_value()) poisons_.scratch->cover(scratch);
   recorder_ = std::make_unique<StepRecorder>(
-      StepRecorder::Sources{device_, seat_.mesh(), options_.hooks, *stages_, shape_.attention,
+      StepRecorder::Sources{device_, seat_.ranks.mesh(), options_.hooks, *stages_, shape_.attention,
                             arena_, results_, padding_, states_.has_states(), shape_.adapter_slots},
       Workspace(std::move(scratch)), shape_.graph_rows_max);
   trials_.emplace(device_, *stream_, recorder_->graphs(), padding_,
@@ -223,7 +237,7 @@ Status DeviceRunner::create_drafter(const Model& model,
       std::unique_ptr<DraftPass> pass,
       DeviceDraftPass::create({.device = device_,
                                .stream = *stream_,
-                               .mesh = seat_.mesh(),
+                               .mesh = seat_.ranks.mesh(),
                                .model = model,
                                .storage = storage_,
                                .slots = device_slots_,
@@ -253,10 +267,17 @@ Ticket DeviceRunner::submit_forward(const StepPlan& plan) {
   if (poisons_.scratch.has_value()) poisons_.scratch->start(*stream_);
   upload(submission.input);
   if (!plan.work.empty()) rehearse(submission.input);
+  if (seat_.stage.before != nullptr && !plan.work.empty())
+    seat_.stage.before->await(*stream_, ticket);
   stream_->record(*steps_.marks(ticket).begin);
   step.timing = {.build_seconds = before_upload - before_build,
                  .upload_seconds = SystemClock().now_seconds() - before_upload};
-  if (!plan.work.empty()) start_forward(submission);
+  if (!plan.work.empty()) {
+    start_forward(submission);
+    if (seat_.stage.behind != nullptr) {
+      seat_.stage.behind->send(*stream_, ticket, submission.hidden.row_range(0, plan.token_count));
+    }
+  }
   if (drafter_ != nullptr) drafter_->keep_features(places_of(submission.input));
   states_.fork(plan, *stream_);
   return ticket;
@@ -273,8 +294,8 @@ Status DeviceRunner::build(const StepPlan& plan, StepSubmission& submission) {
   // It waits for its tokens, and so for the steps before.
   const StepPlan& proposed = drafter_ == nullptr ? plan : drafter_->propose(plan, slots_);
   // What a token takes differs between ranks, and those of a step are all recorded or none.
-  const int64_t token_bytes =
-      seat_.is_alone() ? storage_.plan().bytes_per_token() : std::numeric_limits<int64_t>::max();
+  const int64_t token_bytes = seat_.ranks.is_alone() ? storage_.plan().bytes_per_token()
+                                                     : std::numeric_limits<int64_t>::max();
   const int32_t padded_rows =
       recorder_ == nullptr ? 0 : recorder_->padded_rows(proposed, token_bytes);
   const ForwardBatch batch = builder_.build(
@@ -282,7 +303,7 @@ Status DeviceRunner::build(const StepPlan& plan, StepSubmission& submission) {
       padded_rows > 0 ? BatchBuilder::Attending::kAlone : BatchBuilder::Attending::kTogether);
   StepInFlight& step = steps_[submission.ticket];
   step.logit_rows.assign(builder_.logit_rows().begin(), builder_.logit_rows().end());
-  sampler_.build(step.logit_rows, slots_, step.sample_rows);
+  if (seat_.stage.samples()) sampler_.build(step.logit_rows, slots_, step.sample_rows);
   hold_adapters(plan, step);
   submission.size = {.rows = padded_rows,
                      .adapters = batch.adapters.any(),
@@ -327,9 +348,9 @@ void DeviceRunner::upload(const StepInput& input) {
 // other threads' calls up and wait for its GPU: if a sum waited there for a rank whose launch is
 // held up, both would stand still. All ranks have seen the same sizes.
 void DeviceRunner::rehearse(const StepInput& input) {
-  if (seat_.is_alone() || !rehearsed_.adds(input)) return;
+  if (seat_.ranks.is_alone() || !rehearsed_.adds(input)) return;
   note(stream_->synchronize());
-  seat_.meet();
+  seat_.ranks.meet();
   OpContext op = lone_context();
   {
     const Workspace::Mark mark(workspace_);
@@ -340,17 +361,24 @@ void DeviceRunner::rehearse(const StepInput& input) {
     stages_->rehearse_sample(op, input, hidden);
   }
   note(stream_->synchronize());
-  seat_.meet();
+  seat_.ranks.meet();
 }
 
 void DeviceRunner::start_forward(StepSubmission& submission) {
   if (submission.size.rows > 0) {
     submission.recording = recorder_->graphs().find(submission.size);
   }
+  if (submission.recording != nullptr) {
+    submission.hidden = submission.recording->hidden;
+  } else {
+    submission.scratch.emplace(workspace_);
+    submission.hidden = stages_->take_hidden(workspace_, submission.input.tokens.size());
+  }
+  if (seat_.stage.before != nullptr) {
+    seat_.stage.before->take(*stream_, submission.ticket, submission.hidden);
+  }
   if (submission.recording != nullptr) return stream_->launch(*submission.recording->forward);
   OpContext op = context();
-  submission.scratch.emplace(workspace_);
-  submission.hidden = stages_->take_hidden(workspace_, submission.input.tokens.size());
   stages_->forward(op, submission.input, submission.hidden, stages_->taps());
 }
 
@@ -371,12 +399,11 @@ Status DeviceRunner::make_room(Ticket ticket, size_t rows) {
   // same steps.
   if (status.ok() && grows) status = arena_.reserve(*stream_, shape_.arena_bytes + 2 * beyond);
   if (status.ok()) {
-    status = results_.reserve(*stream_, StepsInFlight::place_of(ticket), result_rows,
-                              sampler_.top_count());
+    status = results_.reserve(*stream_, steps_.place_of(ticket), result_rows, sampler_.top_count());
   }
   // A GPU may wait for its peers where memory is allocated, so none of them goes on before all
   // have.
-  if (moves) seat_.meet();
+  if (moves) seat_.ranks.meet();
   return status;
 }
 
@@ -410,11 +437,13 @@ void DeviceRunner::submit_sample(Ticket ticket) {
   CHECK(submission_.has_value() && ticket.value == submission_->ticket.value);
   StepInFlight& step = steps_[ticket];
   if (status_.ok()) {
-    make_masks(step);
-    start_sample(*submission_);
+    if (seat_.stage.samples()) {
+      make_masks(step);
+      start_sample(*submission_);
+    }
     stream_->record(*steps_.marks(ticket).end);
-    results_.copy_out(*stream_, StepsInFlight::place_of(ticket));
-    if (submission_->size.rows > 0 && seat_.is_alone()) {
+    if (seat_.stage.samples()) results_.copy_out(*stream_, steps_.place_of(ticket));
+    if (submission_->size.rows > 0 && seat_.ranks.is_alone()) {
       recorder_->graphs().has_run(submission_->size);
     }
   }
@@ -436,18 +465,20 @@ void DeviceRunner::start_sample(const StepSubmission& submission) {
 void DeviceRunner::note(Status status) {
   if (!status_.ok() || status.ok()) return;
   status_ = std::move(status);
-  seat_.leave();
+  seat_.ranks.leave();
 }
 
 // One that does not would be waited for.
-bool DeviceRunner::all_ranks_go_on() const { return seat_.largest(status_.ok() ? 0 : 1) == 0; }
+bool DeviceRunner::all_ranks_go_on() const {
+  return seat_.ranks.largest(status_.ok() ? 0 : 1) == 0;
+}
 
 bool DeviceRunner::idle_work() {
   device_.make_current();
   if (!trials_.has_value() || !all_ranks_go_on()) return false;
   const Result<bool> more = trials_->run_one();
   note(more.status());
-  if (more.ok() && !*more && !seat_.is_alone()) record_sizes();
+  if (more.ok() && !*more && !seat_.ranks.is_alone()) record_sizes();
   return more.ok() && *more;
 }
 
@@ -472,16 +503,20 @@ Result<double> DeviceRunner::run_padding(const PaddingStep& step) {
   if (step.lone) rehearsed_.adds(input);
   const Workspace::Mark mark(workspace_);
   const TensorView hidden = stages_->take_hidden(workspace_, input.tokens.size());
+  if (seat_.stage.before != nullptr)
+    stream_->fill_zero(hidden.data, hidden.rows() * hidden.row_stride);
   stages_->forward(op, input, hidden, /*taps=*/{});
-  stages_->sample(op, input, hidden);
+  if (stages_->samples()) stages_->sample(op, input, hidden);
   stream_->record(*marks.end);
   const Status status = stream_->synchronize();
-  const double seconds = seat_.largest(status.ok() ? marks.end->seconds_since(*marks.begin) : 0);
+  const double seconds =
+      seat_.ranks.largest(status.ok() ? marks.end->seconds_since(*marks.begin) : 0);
   HR_RETURN_IF_ERROR(status);
   return seconds;
 }
 
-Result<StepResult> DeviceRunner::wait(Ticket ticket) {
+// Waits for the step, which then is in flight no more.
+Status DeviceRunner::end(Ticket ticket) {
   device_.make_current();
   StepInFlight& step = steps_[ticket];
   CHECK(step.submitted);
@@ -491,14 +526,25 @@ Result<StepResult> DeviceRunner::wait(Ticket ticket) {
   step.adapters.clear();
   note(stream_->status());
   note(page_moves_.status());
-  note(seat_.status());
-  HR_RETURN_IF_ERROR(status_);
+  note(seat_.ranks.status());
+  return status_;
+}
+
+Status DeviceRunner::settle(Ticket ticket, const StepResult& result) {
+  HR_RETURN_IF_ERROR(end(ticket));
+  append_accepted(steps_[ticket].logit_rows, result, slots_);
+  timing_ = steps_.timing(ticket);
+  return ok_status();
+}
+
+Result<StepResult> DeviceRunner::wait(Ticket ticket) {
+  HR_RETURN_IF_ERROR(end(ticket));
+  StepInFlight& step = steps_[ticket];
   const double done = SystemClock().now_seconds();
-  const std::span<const DeviceSampleResult> sampled =
-      results_.host_rows(StepsInFlight::place_of(ticket));
+  const std::span<const DeviceSampleResult> sampled = results_.host_rows(steps_.place_of(ticket));
   StepResult result =
       DeviceSampler::collect(step.logit_rows, step.sample_rows, sampled,
-                             results_.host_tops(StepsInFlight::place_of(ticket)), step.dead_ends);
+                             results_.host_tops(steps_.place_of(ticket)), step.dead_ends);
   CHECK(cut_rejected(step.logit_rows, acceptance_, result).empty());  // of chains
   if (drafter_ != nullptr) drafter_->settle(slots_, result);
   if (poisons_.kv.has_value()) poisons_.kv->rejected(*stream_, step.logit_rows, result, slots_);
@@ -528,25 +574,44 @@ int64_t device_recording_bytes(const Model& model, const ModelRunnerOptions& opt
   return (of_each * model.spec().layer_count + of_draft) * sizes * kRecordedLayerBytes;
 }
 
-Result<std::unique_ptr<Runner>> create_device_runner(Device& device, const Model& model,
-                                                     KvStorage storage, ModelRunnerOptions options,
-                                                     RankLink link) {
+namespace {
+
+Result<std::unique_ptr<DeviceStage>> create(Device& device, const Model& model, KvStorage storage,
+                                            ModelRunnerOptions options, RankLink link,
+                                            const StageSeat& stage) {
+  const int steps = options.steps_in_flight;
   RunnerShape shape = RunnerShape::plan(device, model, storage.plan(), options);
-  HR_ASSIGN_OR_RETURN(StepArena arena, StepArena::create(device, shape.arena_bytes));
-  HR_ASSIGN_OR_RETURN(
-      SampleResults results,
-      SampleResults::create(device, kDeviceStepsInFlight, shape.result_rows, shape.result_tops));
+  HR_ASSIGN_OR_RETURN(StepArena arena, StepArena::create(device, shape.arena_bytes, steps));
+  HR_ASSIGN_OR_RETURN(SampleResults results,
+                      SampleResults::create(device, steps, shape.result_rows, shape.result_tops));
   HR_ASSIGN_OR_RETURN(DeviceSlots device_slots, DeviceSlots::create(device, shape.slots));
   HR_ASSIGN_OR_RETURN(TokenMasks masks,
-                      TokenMasks::create(device, shape.mask_count, shape.slots.vocab_size));
+                      TokenMasks::create(device, shape.mask_count, shape.slots.vocab_size, steps));
   HR_ASSIGN_OR_RETURN(
       StateStorage states,
       StateStorage::create(device, model.spec(), options.max_num_seqs, options.state_checkpoints));
   auto runner = std::make_unique<DeviceRunner>(
       device, model, std::move(storage), std::move(states), std::move(options), std::move(shape),
-      std::move(arena), std::move(results), std::move(device_slots), std::move(masks), link);
+      std::move(arena), std::move(results), std::move(device_slots), std::move(masks), link, stage);
   HR_RETURN_IF_ERROR(runner->start(model));
-  return std::unique_ptr<Runner>(std::move(runner));
+  return std::unique_ptr<DeviceStage>(std::move(runner));
+}
+
+}  // namespace
+
+Result<std::unique_ptr<Runner>> create_device_runner(Device& device, const Model& model,
+                                                     KvStorage storage, ModelRunnerOptions options,
+                                                     RankLink link) {
+  HR_ASSIGN_OR_RETURN(std::unique_ptr<Runner> runner,
+                      create(device, model, std::move(storage), std::move(options), link, {}));
+  return runner;
+}
+
+Result<std::unique_ptr<DeviceStage>> create_device_stage(Device& device, const Model& model,
+                                                         KvStorage storage,
+                                                         ModelRunnerOptions options,
+                                                         const StageSeat& stage) {
+  return create(device, model, std::move(storage), std::move(options), /*link=*/{}, stage);
 }
 
 }  // namespace headrace

@@ -14,6 +14,8 @@
 #include "engine/ranked_runner.h"
 #include "engine/sampler.h"
 #include "engine/slot_table.h"
+#include "engine/stage_rows.h"
+#include "engine/staged_device_runner.h"
 #include "engine/staged_runner.h"
 #include "engine/token_moves.h"
 #include "engine/verification.h"
@@ -276,14 +278,20 @@ ModelSpec kept_spec(const ModelSpec& model, const ModelRunnerOptions& options) {
   return with_rows(both, head.kv.front(), head.hidden_size);
 }
 
-int64_t model_runner_bytes(Device& device, const Model& model, const KvPlan& plan,
+int64_t model_runner_bytes(const ModelRank& rank, const KvPlan& plan,
                            const ModelRunnerOptions& options) {
-  return runs_ahead(device)
-             ? device_runner_bytes(device, model, plan, options)
-             : RankCompute::workspace_bytes({&device, &model}, options) +
-                   (options.has_draft() ? Drafter::bytes(device, model, options) : 0) +
-                   StateStorage::bytes(device, model.spec(), options.max_num_seqs,
-                                       options.state_checkpoints);
+  Device& device = *rank.device;
+  const Model& model = *rank.model;
+  if (runs_ahead(device)) {
+    const bool takes_rows = rank.layers && rank.layers->first > 0;
+    return device_runner_bytes(device, model, plan, options) +
+           (takes_rows
+                ? StageRows::bytes(model, options.max_num_batched_tokens, options.steps_in_flight)
+                : 0);
+  }
+  return RankCompute::workspace_bytes(rank, options) +
+         (options.has_draft() ? Drafter::bytes(device, model, options) : 0) +
+         StateStorage::bytes(device, model.spec(), options.max_num_seqs, options.state_checkpoints);
 }
 
 int64_t model_recording_bytes(const Device& device, const Model& model,
@@ -354,6 +362,9 @@ Result<std::unique_ptr<Runner>> create_model_runner(std::span<const ModelRank> r
     HR_ASSIGN_OR_RETURN(auto compute,
                         RankCompute::create(rank, std::move(storage), of_rank, options));
     computes.push_back(std::move(compute));
+  }
+  if (of_gpus.size() > 1 && ranks.front().layers) {
+    return create_staged_device_runner(ranks, std::move(of_gpus), options);
   }
   if (of_gpus.size() > 1) return create_ranked_runner(ranks, std::move(of_gpus), options);
   if (of_gpus.size() == 1) {

@@ -1,7 +1,6 @@
 // ModelRunner: steps on a device. Joins SlotTable, BatchBuilder, KvStorage, Model and Sampler; each
 // of them knows its own part. On the CPU (model_runner.cc) submit_forward() computes at once, one
-// step in flight; on a GPU (device_runner.cc) steps are started and up to kDeviceStepsInFlight of
-// them are in flight.
+// step in flight; on a GPU (device_runner.cc) steps are started and several of them are in flight.
 #pragma once
 
 #include <cstdint>
@@ -23,6 +22,8 @@
 #include "tensor/device.h"
 
 namespace headrace {
+
+inline constexpr int32_t kDeviceStepsInFlight = 2;
 
 struct ModelRunnerOptions {
   int32_t max_num_seqs = 0;
@@ -47,7 +48,8 @@ struct ModelRunnerOptions {
   int32_t recorded_rows_max = 256;  // of a recorded step
   bool gemm_trials = true;  // GPU: the library's algorithms are timed before steps are recorded
   bool full_step_trials = false;  // GPU: those of a step of max_num_batched_tokens too
-  bool split_prompts = true;      // GPU: AttentionPlanShape::split_prompts
+  int32_t steps_in_flight = kDeviceStepsInFlight;  // GPU: at most
+  bool split_prompts = true;                       // GPU: AttentionPlanShape::split_prompts
   bool poison_workspace = false;  // GPU, tests: scratch memory is NaN before each step
   // Paged memory, tests: the KV pool is NaN at first, pages are when a sequence gets them, and the
   // keys and values of rejected tokens become it (engine/kv_poison.h); on a CPU so are the states
@@ -72,16 +74,9 @@ struct ModelRunnerOptions {
                                    // steps where there is one rank
 };
 
-inline constexpr int32_t kDeviceStepsInFlight = 2;
-
 // What a model keeps of a token together with what proposes for it (options.draft, draft_head): the
 // layers of the draft, and those that keep what a head reads, behind its own.
 ModelSpec kept_spec(const ModelSpec& model, const ModelRunnerOptions& options);
-
-// Bytes of device memory that a runner takes beside weights and KV pool: on a GPU activations,
-// logits, results and tables of slots, on the CPU activations, logits and states.
-int64_t model_runner_bytes(Device& device, const Model& model, const KvPlan& plan,
-                           const ModelRunnerOptions& options);
 
 // What the driver is expected to take for recorded steps; 0 where none are.
 int64_t model_recording_bytes(const Device& device, const Model& model,
@@ -95,6 +90,11 @@ struct ModelRank {
   std::optional<LayerRange> layers = {};
 };
 
+// Bytes of device memory that a runner takes on a rank's device beside weights and KV pool: on a
+// GPU activations, logits, results and tables of slots, on the CPU activations, logits and states.
+int64_t model_runner_bytes(const ModelRank& rank, const KvPlan& plan,
+                           const ModelRunnerOptions& options);
+
 // What one of `ranks` ranks keeps of what `whole` is planned for, in pages that the memory can map.
 // Errors as of KvMemory::page_bytes_for().
 Result<KvPlan> plan_of_rank(const KvPlan& whole, const ModelRank& rank, size_t ranks,
@@ -105,7 +105,7 @@ Result<KvPlan> plan_of_ranks(const KvPlan& whole, std::span<const ModelRank> ran
 
 // The devices and the models outlive the runner. The plan is that of the whole model. Of several
 // ranks the caller's thread has the first, each other one of its own, and all their own pages; of
-// stages (CPU) each has a thread. No population while idle of several.
+// stages on a CPU each has a thread. No population while idle of several.
 Result<std::unique_ptr<Runner>> create_model_runner(std::span<const ModelRank> ranks, KvPlan plan,
                                                     ModelRunnerOptions options);
 

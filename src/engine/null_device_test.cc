@@ -498,12 +498,17 @@ TEST(RanksOnNullDevices, OneThatFindsNoMemoryIsAnError) {
 // The requests that it has end with a fault, others are told why they are not taken, and it ends in
 // order with steps in flight.
 TEST(FaultsOnNullDevice, EndTheEnginesWorkAndNothingElse) {
-  for (const int32_t ranks : {1, 2}) {
+  struct Lost {
+    int32_t ranks, stages;
+    size_t part;
+  };
+  for (const Lost& lost : {Lost{1, 1, 0}, Lost{2, 1, 1}, Lost{1, 2, 0}, Lost{1, 2, 1}}) {
     for (const int32_t steps : {1, 2}) {
       for (const int64_t passes : {0, 1, 7}) {
-        SCOPED_TRACE(testing::Message() << ranks << " ranks, " << steps << " steps, " << passes);
-        NullEngine null({.steps_in_flight = steps, .ranks = ranks});
-        null.model_of(static_cast<size_t>(ranks - 1)).lose_device_after(passes);
+        SCOPED_TRACE(testing::Message() << lost.ranks << " ranks, " << lost.stages << " stages, "
+                                        << steps << " steps, " << passes);
+        NullEngine null({.steps_in_flight = steps, .ranks = lost.ranks, .stages = lost.stages});
+        null.model_of(lost.part).lose_device_after(passes);
         Engine& engine = null.engine();
         EXPECT_TRUE(engine.healthy());
         std::vector<Request> requests = random_requests(engine);
@@ -588,7 +593,15 @@ INSTANTIATE_TEST_SUITE_P(
              .steps_in_flight = 2,
              .window = 64,
              .sliding_layers = 5,
-             .drafts = true}),
+             .drafts = true},
+        Case{.graphs = true, .steps_in_flight = 2, .stages = 2},
+        Case{.graphs = true, .steps_in_flight = 3, .window = 64, .sliding_layers = 5, .stages = 2},
+        Case{.steps_in_flight = 4, .window = 64, .sliding_layers = 5, .stages = 3},
+        Case{.graphs = true,
+             .steps_in_flight = 5,
+             .memory = KvMemoryKind::kContiguous,
+             .sliding_layers = 3,
+             .stages = 4}),
     [](const auto& info) { return std::to_string(info.index); });
 
 }  // namespace

@@ -6,6 +6,7 @@
 #include <fmt/format.h>
 
 #include "engine/device_runner.h"
+#include "engine/page_parts.h"
 #include "engine/rank_meeting.h"
 #include "engine/rank_threads.h"
 #include "ops/ranks/peer_ranks.h"
@@ -79,18 +80,14 @@ class RankedRunner final : public Runner {
   }
   RunnerTiming timing() const override { return runners_.front()->timing(); }
 
-  // A page to others is the pages of all ranks, one behind the other.
-  int64_t page_bytes() const override {
-    int64_t bytes = 0;
-    for (const auto& runner : runners_) bytes += runner->page_bytes();
-    return bytes;
-  }
+  int64_t page_bytes() const override { return bytes_of_page(runners_); }
   Status read_page(TierPage from, std::span<std::byte> to) override {
-    return with_pages(
-        to, [&](Runner& runner, std::span<std::byte> own) { return runner.read_page(from, own); });
+    return with_page_parts(runners_, to, [from](Runner& runner, std::span<std::byte> own) {
+      return runner.read_page(from, own);
+    });
   }
   Status write_page(std::span<const std::byte> from, BlockId to) override {
-    return with_pages(from, [&](Runner& runner, std::span<const std::byte> own) {
+    return with_page_parts(runners_, from, [to](Runner& runner, std::span<const std::byte> own) {
       return runner.write_page(own, to);
     });
   }
@@ -103,19 +100,6 @@ class RankedRunner final : public Runner {
       devices_[static_cast<size_t>(rank)]->make_current();
       work(static_cast<size_t>(rank));
     });
-  }
-  // work(runner, its part of `bytes`) of one rank after the other.
-  template <class Bytes, class Work>
-  Status with_pages(Bytes bytes, const Work& work) {
-    Status status;
-    for (size_t rank = 0; rank < runners_.size() && status.ok(); ++rank) {
-      const auto own = static_cast<size_t>(runners_[rank]->page_bytes());
-      devices_[rank]->make_current();
-      status = work(*runners_[rank], bytes.first(own));
-      bytes = bytes.subspan(own);
-    }
-    devices_.front()->make_current();
-    return status;
   }
 
   const std::vector<Device*> devices_;

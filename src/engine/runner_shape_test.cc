@@ -93,7 +93,7 @@ TEST_P(RunnerShapeTest, ARunnerAllocatesWhatWasCounted) {
                                    .graphs = false};
   CountingDevice device;
   const KvPlan kv = plan_kv(model_.spec(), {KvFormat::kBF16}, 16);
-  const int64_t counted = model_runner_bytes(device, model_, kv, options);
+  const int64_t counted = model_runner_bytes({&device, &model_}, kv, options);
   const auto runner = create_model_runner(device, model_, kv, options);
   ASSERT_TRUE(runner.ok()) << runner.status().message();
   const int64_t pool = (options.block_count + 1) * kv.page_bytes;

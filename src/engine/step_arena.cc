@@ -2,8 +2,8 @@
 
 namespace headrace {
 
-Result<StepArena> StepArena::create(Device& device, int64_t bytes) {
-  StepArena arena(device);
+Result<StepArena> StepArena::create(Device& device, int64_t bytes, int steps) {
+  StepArena arena(device, steps);
   HR_RETURN_IF_ERROR(arena.allocate(bytes));
   return arena;
 }

@@ -1,6 +1,6 @@
 // StepArena: what the host has to tell the device for one step, in one copy. The host fills
-// page-locked memory (one of two, so that it writes step n + 1 while n is on its way); the device
-// side is one buffer at a fixed address, which the stream's order protects.
+// page-locked memory (one for each step in flight, so that it writes step n + 1 while n is on its
+// way); the device side is one buffer at a fixed address, which the stream's order protects.
 #pragma once
 
 #include <algorithm>
@@ -18,11 +18,12 @@ namespace headrace {
 
 class StepArena {
  public:
-  static Result<StepArena> create(Device& device, int64_t bytes);
+  // For so many steps in flight.
+  static Result<StepArena> create(Device& device, int64_t bytes, int steps);
 
-  // Begins a step. REQUIRES: the step before the last has ended on the device
+  // Begins a step. REQUIRES: the step that many steps before has ended on the device
   void start_step() {
-    turn_ = 1 - turn_;
+    turn_ = (turn_ + 1) % host_.size();
     places_ = {};
   }
   bool fits(int64_t bytes) const { return bytes <= device_.size(); }
@@ -32,7 +33,7 @@ class StepArena {
 
   // Places of this step, to be filled by the host.
   ArenaPlaces& places() { return places_; }
-  // A part's memory on the host; lives until the next step but one.
+  // A part's memory on the host; lives as long as the step is in flight.
   template <class T>
   std::span<T> on_host(ArenaPart<T> part) const {
     CHECK_MSG(part.first + part.bytes() <= device_.size(),
@@ -55,14 +56,14 @@ class StepArena {
   void upload(Stream& stream) { stream.copy_in(device_.data(), host().data(), places_.used()); }
 
  private:
-  StepArena(Device& device) : allocator_(&device) {}
+  StepArena(Device& device, int steps) : allocator_(&device), host_(static_cast<size_t>(steps)) {}
   Status allocate(int64_t bytes);
-  const Buffer& host() const { return host_[static_cast<size_t>(turn_)]; }
+  const Buffer& host() const { return host_[turn_]; }
 
   Device* allocator_;
-  Buffer host_[2];
+  std::vector<Buffer> host_;
   Buffer device_;
-  int turn_ = 0;
+  size_t turn_ = 0;
   ArenaPlaces places_;
 };
 

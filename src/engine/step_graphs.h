@@ -19,6 +19,7 @@
 
 #include "base/status.h"
 #include "tensor/device.h"
+#include "tensor/tensor_view.h"
 
 namespace headrace {
 
@@ -40,6 +41,7 @@ class StepGraphs {
  public:
   struct Recording {
     std::unique_ptr<Graph> forward, sample;
+    TensorView hidden;  // [rows, D], which the first computes and the second reads
   };
   // Records both stages of a step of such a size. On the recorder's thread; a Graph of it is
   // launched by the owner's thread alone.

@@ -63,10 +63,11 @@ Result<StepGraphs::Recording> StepRecorder::record(const Sources& sources, Works
   OpContext op{sources.device, *stream, scratch, sources.mesh, sources.hooks};
   const Workspace::Mark mark(scratch);
   const TensorView hidden = stages.take_hidden(scratch, count);
-  StepGraphs::Recording recording;
+  StepGraphs::Recording recording{.forward = nullptr, .sample = nullptr, .hidden = hidden};
   HR_RETURN_IF_ERROR(stream->begin_capture());
   stages.forward(op, input, hidden, stages.taps());
   HR_ASSIGN_OR_RETURN(recording.forward, stream->end_capture());
+  if (!stages.samples()) return recording;
   HR_RETURN_IF_ERROR(stream->begin_capture());
   stages.sample(op, input, hidden);
   HR_ASSIGN_OR_RETURN(recording.sample, stream->end_capture());

@@ -104,9 +104,9 @@ void StepStages::forward(OpContext& context, const StepInput& input, TensorView 
   if (sources_.features.data != nullptr) {
     batch.features = sources_.features.row_range(0, std::ssize(input.tokens));
   }
-  model.embed(context, batch, hidden);
-  model.layers(context, batch, {0, model.spec().layer_count},
-               sources_.storage.layers().subspan(first, count), hidden, taps);
+  if (layers().first == 0) model.embed(context, batch, hidden);
+  model.layers(context, batch, layers(), sources_.storage.layers().subspan(first, count), hidden,
+               taps);
 }
 
 void StepStages::sample(OpContext& context, const StepInput& input, TensorView hidden) const {

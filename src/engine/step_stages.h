@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <span>
 #include <vector>
 
@@ -104,7 +105,8 @@ class StepStages {
     const StateStorage& states;
     const DeviceSlots& slots;
     const TokenMasks& masks;
-    const LoraSlots* adapters = nullptr;  // null: no row has one
+    const LoraSlots* adapters = nullptr;    // null: no row has one
+    std::optional<LayerRange> layers = {};  // of a stage its own (StageSeat); none: all
     // Of a draft, whose layers lie behind those of the model that it proposes for in the storage.
     int32_t layer_first = 0;
     // The tokens that are sampled from: 0: the model's. Where it has fewer logits, their ids are
@@ -117,7 +119,10 @@ class StepStages {
       : sources_(sources), taps_(taps.begin(), taps.end()) {}
 
   LayerTaps taps() const { return taps_; }  // of steps of requests; padding has none
-  // Computes `hidden` [T, D], which take_hidden() gave, from the tokens.
+  // Whether the last layer is among its own; if not there is nothing to sample.
+  bool samples() const { return layers().last == sources_.model.spec().layer_count; }
+  // Computes `hidden` [T, D], which take_hidden() gave: from the tokens or, where the first layer
+  // is another's, in place.
   void forward(OpContext& context, const StepInput& input, TensorView hidden, LayerTaps taps) const;
   // Computes the logits of the rows that are read and samples their tokens.
   void sample(OpContext& context, const StepInput& input, TensorView hidden) const;
@@ -127,6 +132,10 @@ class StepStages {
   TensorView take_hidden(Workspace& workspace, size_t rows) const;
 
  private:
+  LayerRange layers() const {
+    return sources_.layers.value_or(LayerRange{0, sources_.model.spec().layer_count});
+  }
+
   enum class Outcome : uint8_t { kTokens, kNone };
   void score(OpContext& context, const StepInput& input, TensorView hidden, Outcome outcome) const;
   void score_rows(OpContext& context, const StepInput& input, TensorView hidden, int64_t first,

@@ -20,9 +20,9 @@ struct StepSubmission {
   RecordedSize size;                                 // no rows: the step is not padded
   const StepGraphs::Recording* recording = nullptr;  // nullptr: the step runs without a recording
 
-  // Of a step without a recording, from its forward stage on.
-  std::optional<Workspace::Mark> scratch;
-  TensorView hidden;  // [T, D]
+  // From its forward stage on.
+  std::optional<Workspace::Mark> scratch;  // of a step without a recording
+  TensorView hidden;                       // [T, D]
 };
 
 }  // namespace headrace

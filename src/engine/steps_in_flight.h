@@ -2,7 +2,6 @@
 // ended on the device's clock.
 #pragma once
 
-#include <array>
 #include <memory>
 #include <vector>
 
@@ -34,6 +33,11 @@ struct StepMarks {
 
 class StepsInFlight {
  public:
+  // Of at most so many steps. One more begins and ends: the gap before a step begins where the one
+  // before it ended.
+  explicit StepsInFlight(int count)
+      : steps_(static_cast<size_t>(count)), marks_(static_cast<size_t>(count) + 1) {}
+
   // Of the steps' stream. Once, before all others.
   void create_events(Stream& stream) {
     for (StepInFlight& step : steps_) step.done = stream.create_timer();
@@ -44,9 +48,7 @@ class StepsInFlight {
   }
 
   // Steps that are in flight together have different places.
-  static int place_of(Ticket ticket) {
-    return static_cast<int>(ticket.value % static_cast<uint64_t>(kDeviceStepsInFlight));
-  }
+  int place_of(Ticket ticket) const { return static_cast<int>(ticket.value % steps_.size()); }
   StepInFlight& operator[](Ticket ticket) { return steps_[static_cast<size_t>(place_of(ticket))]; }
   const StepMarks& marks(Ticket ticket) const { return marks_[ticket.value % marks_.size()]; }
 
@@ -59,9 +61,8 @@ class StepsInFlight {
   }
 
  private:
-  std::array<StepInFlight, kDeviceStepsInFlight> steps_;
-  // One more than steps: the gap before a step begins where the one before it ended.
-  std::array<StepMarks, kDeviceStepsInFlight + 1> marks_;
+  std::vector<StepInFlight> steps_;
+  std::vector<StepMarks> marks_;
 };
 
 }  // namespace headrace

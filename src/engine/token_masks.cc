@@ -4,8 +4,9 @@
 
 namespace headrace {
 
-Result<TokenMasks> TokenMasks::create(Device& device, int32_t count, int32_t vocabulary) {
-  TokenMasks masks(token_mask_words(vocabulary));
+Result<TokenMasks> TokenMasks::create(Device& device, int32_t count, int32_t vocabulary,
+                                      int steps) {
+  TokenMasks masks(token_mask_words(vocabulary), steps);
   for (Buffer& host : masks.host_) {
     HR_ASSIGN_OR_RETURN(host, device.allocate_host(bytes(count, vocabulary)));
   }

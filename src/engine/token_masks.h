@@ -5,6 +5,7 @@
 
 #include <cstdint>
 #include <span>
+#include <vector>
 
 #include "base/status.h"
 #include "base/token_constraint.h"
@@ -12,18 +13,18 @@
 
 namespace headrace {
 
-// Used by the engine thread. The host fills one of two memories, as of the StepArena; the device's
-// is protected by the stream's order.
+// Used by the engine thread. The host fills one of several memories, as of the StepArena; the
+// device's is protected by the stream's order.
 class TokenMasks {
  public:
-  // Room for so many masks of a vocabulary.
-  static Result<TokenMasks> create(Device& device, int32_t count, int32_t vocabulary);
+  // Room for so many masks of a vocabulary, in each of so many steps in flight.
+  static Result<TokenMasks> create(Device& device, int32_t count, int32_t vocabulary, int steps);
   static int64_t bytes(int32_t count, int32_t vocabulary) {
     return count * token_mask_words(vocabulary) * static_cast<int64_t>(sizeof(uint32_t));
   }
 
-  // Begins a step. REQUIRES: the step before the last has ended on the device
-  void start_step() { turn_ = 1 - turn_; }
+  // Begins a step. REQUIRES: the step that many steps before has ended on the device
+  void start_step() { turn_ = (turn_ + 1) % host_.size(); }
   // A mask of this step, to be written. REQUIRES: index < count
   std::span<uint32_t> on_host(int32_t index) const;
   // The first `count` masks of this step.
@@ -31,14 +32,14 @@ class TokenMasks {
   const uint32_t* on_device() const { return reinterpret_cast<const uint32_t*>(device_.data()); }
 
  private:
-  explicit TokenMasks(int64_t words) : words_(words) {}
+  TokenMasks(int64_t words, int steps) : words_(words), host_(static_cast<size_t>(steps)) {}
 
-  const Buffer& host() const { return host_[static_cast<size_t>(turn_)]; }
+  const Buffer& host() const { return host_[turn_]; }
 
   int64_t words_;  // of a mask
-  Buffer host_[2];
+  std::vector<Buffer> host_;
   Buffer device_;
-  int turn_ = 0;
+  size_t turn_ = 0;
 };
 
 }  // namespace headrace
