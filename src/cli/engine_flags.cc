@@ -139,8 +139,8 @@ void add_rank_flags(CLI::App& app, DeviceOptions& device) {
 void add_stage_flag(CLI::App& app, DeviceOptions& device) {
   add_size(
       app, "--pipeline-parallel-size,--pp,--pp-size", device.pipeline_parallel_size, 1, 64,
-      "CPU: stages that share the model's layers, each with some of the threads: as many steps "
-      "are computed side by side, of different sequences");
+      "stages that share the model's layers, each a GPU or some of the threads: as many steps are "
+      "computed side by side, of different sequences");
 }
 
 void add_cache_flags(CLI::App& app, StackOptions& stack) {

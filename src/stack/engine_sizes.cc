@@ -95,8 +95,8 @@ void fill_in_model(const LoadedModel& loaded, const KvPlan& kv, Device& device,
       scheduler.max_num_batched_tokens, int64_t{scheduler.max_model_len} * scheduler.max_num_seqs));
   const bool ahead = device.kind() == DeviceKind::kCuda && options.device.overlap;
   const int32_t stages = options.device.pipeline_parallel_size;
-  scheduler.steps_in_flight_max = ahead ? kDeviceStepsInFlight : stages;
-  scheduler.cohorts = stages;
+  scheduler.steps_in_flight_max = ahead ? stages - 1 + kDeviceStepsInFlight : stages;
+  scheduler.cohorts = {stages, ahead && stages > 1 ? kFullStepSequences : 0};
   // A GPU's masks are of rows with nothing proposed before them.
   if (device.kind() == DeviceKind::kCuda) scheduler.proposals.jump_ahead = false;
   const ModelSpec& spec = loaded.model.spec();
@@ -126,6 +126,7 @@ void fit_length_to_pool(SchedulerOptions& scheduler) {
 
 // The runner has room for what the scheduler may plan.
 void fill_in_runner(const SchedulerOptions& scheduler, ModelRunnerOptions& runner) {
+  runner.steps_in_flight = std::max(kDeviceStepsInFlight, scheduler.steps_in_flight_max);
   runner.max_num_seqs = scheduler.max_num_seqs;
   runner.max_num_batched_tokens = scheduler.max_num_batched_tokens;
   runner.proposals = scheduler.proposals.method != ProposalMethod::kNone;

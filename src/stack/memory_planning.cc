@@ -75,12 +75,14 @@ int32_t default_model_len(const StackOptions& options, const ModelWeights& weigh
   }
   if (!any_attends(config)) return std::min(config.context_length, kPlacesLenDefaultMax);
   const int64_t ranks = options.device.tensor_parallel_size;
+  const int64_t stages = options.device.pipeline_parallel_size;
+  const int64_t layers = (config.layers + stages - 1) / stages;    // of the GPU that has most
   const int64_t kv_heads = (config.kv_heads + ranks - 1) / ranks;  // of the rank that has most
   const int64_t layer_bytes = int64_t{2} * 2 * kv_heads * config.head_dim;
-  int64_t token_bytes = config.layers * layer_bytes;
+  int64_t token_bytes = layers * layer_bytes;
   if (const auto small = small_kv_format(options.kv_formats)) {
     const int64_t scales = *small == KvFormat::kFp8 ? 0 : int64_t{2} * 2 * kv_heads;
-    token_bytes = config.layers * (layer_bytes / 2 + scales) + layer_bytes;  // and a layer unpacked
+    token_bytes = layers * (layer_bytes / 2 + scales) + layer_bytes;  // and a layer unpacked
   }
   const auto usable = static_cast<int64_t>(static_cast<double>(device.free_bytes()) *
                                            memory.gpu_memory_utilization);
@@ -93,7 +95,7 @@ int32_t default_model_len(const StackOptions& options, const ModelWeights& weigh
       unpacks ? sixteen_bits : std::min(sixteen_bits, packed_bytes(options.load, weights) * 9 / 8);
   const int64_t kv_bytes = memory.kv_cache_memory_bytes > 0
                                ? memory.kv_cache_memory_bytes
-                               : usable - weight_bytes / ranks - kGpuRunnerBytes -
+                               : usable - weight_bytes / (ranks * stages) - kGpuRunnerBytes -
                                      group_bytes(static_cast<size_t>(ranks)) -
                                      adapter_bytes_about(options.adapters, config);
   // A draft, which is read later, has weights and keys and values too; a head's are a few layers'.
@@ -108,8 +110,10 @@ int64_t pages_max(const KvPlan& kv) { return kv.keeps_tokens() ? kPoolPagesMax :
 
 // What is left of a GPU's memory, of one of so many ranks.
 Result<PoolPlan> plan_gpu_pool(const MemoryOptions& options, const KvPlan& kv,
-                               const ModelRunnerOptions& runner, const Model& model, Device& device,
+                               const ModelRunnerOptions& runner, const ModelRank& rank,
                                size_t ranks) {
+  Device& device = *rank.device;
+  const Model& model = *rank.model;
   const int64_t pages_min =
       peak_pages(kv.groups, runner.max_model_len, runner.max_num_batched_tokens) + 1;
   HR_ASSIGN_OR_RETURN(
@@ -120,7 +124,8 @@ Result<PoolPlan> plan_gpu_pool(const MemoryOptions& options, const KvPlan& kv,
            .weight_bytes =
                model.weight_bytes() + (runner.draft == nullptr ? 0 : runner.draft->weight_bytes()),
            .adapter_bytes = runner.adapter_slots == nullptr ? 0 : runner.adapter_slots->bytes(),
-           .runner_bytes = model_runner_bytes(device, model, kv, runner) + group_bytes(ranks),
+           .runner_bytes =
+               model_runner_bytes(rank, kv, runner) + group_bytes(rank.layers ? 1 : ranks),
            .recording_bytes = model_recording_bytes(device, model, runner),
            .utilization = options.gpu_memory_utilization,
            .kv_bytes_wanted = options.kv_cache_memory_bytes,
@@ -144,8 +149,7 @@ Result<PoolPlan> plan_gpu_pools(const MemoryOptions& options, const KvPlan& whol
   for (const ModelRank& rank : ranks) {
     HR_ASSIGN_OR_RETURN(const KvPlan own,
                         plan_of_rank(whole, rank, ranks.size(), runner.kv_memory));
-    HR_ASSIGN_OR_RETURN(PoolPlan pool, plan_gpu_pool(options, own, runner, *rank.model,
-                                                     *rank.device, ranks.size()));
+    HR_ASSIGN_OR_RETURN(PoolPlan pool, plan_gpu_pool(options, own, runner, rank, ranks.size()));
     if (&rank == ranks.data() || pool.block_count < least.block_count) least = std::move(pool);
   }
   ranks.front().device->make_current();
@@ -165,7 +169,7 @@ Result<PoolPlan> plan_host_pool(const StackOptions& options, const KvPlan& kv,
   int64_t free_bytes = ranks.front().device->free_bytes(), runner_bytes = 0;
   for (const ModelRank& rank : ranks) {
     free_bytes -= rank.model->unpacked_bytes();
-    runner_bytes += model_runner_bytes(*rank.device, *rank.model, kv, runner);
+    runner_bytes += model_runner_bytes(rank, kv, runner);
   }
   HR_ASSIGN_OR_RETURN(const int64_t planned,
                       plan_host_pages({.free_bytes = free_bytes,

@@ -21,12 +21,14 @@ int gpu_of_rank(const DeviceOptions& options, int32_t rank) {
 }
 
 Result<std::vector<std::unique_ptr<Device>>> create_gpus(const DeviceOptions& options) {
-  const int32_t ranks = options.tensor_parallel_size;
+  const int32_t ranks = options.part_count();
+  const std::string_view flag =
+      options.pipeline_parallel_size > 1 ? "pipeline" : "tensor";  // the one that says how many
   if (ranks > kPeerRanksMax) {
     return invalid_argument(
-        fmt::format("--tensor-parallel-size {}: a model is split over {} GPUs at most", ranks,
+        fmt::format("--{}-parallel-size {}: a model is split over {} GPUs at most", flag, ranks,
                     kPeerRanksMax),
-        "tensor_parallel_size");
+        fmt::format("{}_parallel_size", flag));
   }
   std::vector<std::unique_ptr<Device>> devices;
   std::set<int> different;
@@ -39,7 +41,7 @@ Result<std::vector<std::unique_ptr<Device>>> create_gpus(const DeviceOptions& op
         create_cuda_device(gpu_of_rank(options, rank), options.threads, options.batch_invariant);
     if (!device.ok()) {
       return device.status().with_context(
-          fmt::format("--tensor-parallel-size {}, rank {}", ranks, rank));
+          fmt::format("--{}-parallel-size {}, GPU {} of the model", flag, ranks, rank));
     }
     devices.push_back(std::move(device).value());
   }
@@ -83,8 +85,10 @@ Result<std::vector<std::unique_ptr<Device>>> create_devices(const DeviceOptions&
   const int32_t ranks = options.part_count();
   if (std::ssize(options.gpus) > ranks) {
     return invalid_argument(
-        fmt::format("--device names {} GPUs, and --tensor-parallel-size is {}: a rank has one",
-                    options.gpus.size(), ranks),
+        fmt::format(
+            "--device names {} GPUs, and the model is split over {} (--tensor-parallel-size, "
+            "--pipeline-parallel-size): each part has one",
+            options.gpus.size(), ranks),
         "device");
   }
   std::vector<std::unique_ptr<Device>> devices;

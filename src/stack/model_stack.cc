@@ -267,8 +267,9 @@ class StackLoader {
     }
     if (stages() > 1) {
       HR_ASSIGN_OR_RETURN(const ModelSpec whole, weights.architecture->parse(weights.config));
-      HR_RETURN_IF_ERROR(check_stages(whole, stages()));
-      layer_count_ = whole.layer_count;
+      HR_ASSIGN_OR_RETURN(stage_layers_,
+                          plan_stages(whole, layer_costs(*weights.weights, whole), stages()));
+      log_info("{}", stages_line(stage_layers_));
     }
     ModelLoadOptions load{
         .compute = compute(),
@@ -425,8 +426,8 @@ class StackLoader {
       device->make_current();
       const BoundScope bound = device->pool().bind_caller_here();
       if (stages() > 1) {
-        load.layers = layers_of(std::ssize(stack_->models_));
-        load.with_head = load.layers->last == layer_count_;
+        load.layers = stage_layers_[stack_->models_.size()];
+        load.with_head = stack_->models_.size() + 1 == stage_layers_.size();
       }
       auto model = weights.architecture->load(weights.config, *weights.weights, *device, load);
       if (!model.ok()) return model.status().with_context(options_.model);
@@ -441,20 +442,17 @@ class StackLoader {
     std::vector<ModelRank> ranks;
     for (size_t r = 0; r < stack_->models_.size(); ++r) {
       ranks.push_back({stack_->devices_[r].get(), stack_->models_[r].get()});
-      if (stages() > 1) ranks.back().layers = layers_of(static_cast<int64_t>(r));
+      if (stages() > 1) ranks.back().layers = stage_layers_[r];
     }
     return ranks;
   }
 
   int32_t stages() const { return options_.device.pipeline_parallel_size; }
-  LayerRange layers_of(int64_t stage) const {
-    return layers_of_stage(layer_count_, static_cast<int32_t>(stage), stages());
-  }
 
   // What ranks do not share out, they all compute: alike as long as they take the same algorithms.
   bool ranks_compute_all_heads() const {
     const auto whole = stack_->weights_.architecture->parse(stack_->weights_.config);
-    if (!is_split() || !whole.ok()) return false;
+    if (!is_split() || stages() > 1 || !whole.ok()) return false;
     const ModelSpec& own = stack_->model().spec();
     if (own.query_heads == whole->query_heads) return true;
     for (size_t layer = 0; layer < own.state_bytes.size(); ++layer) {
@@ -488,11 +486,12 @@ class StackLoader {
 
   // Tells the scheduler what no flag says of sequences, tokens a step and order.
   void choose_batch() {
-    const BatchChoice choice = headrace::choose_batch(
-        options_.batch,
+    BatchShapeInput machine =
         batch_machine(device(), stack_->model(),
                       on_gpu() ? stack_->model().weight_bytes() : stack_->weight_bytes(),
-                      kv_of_first_rank(), options_.memory));
+                      kv_of_first_rank(), options_.memory);
+    machine.stages = stages();
+    const BatchChoice choice = headrace::choose_batch(options_.batch, machine);
     SchedulerOptions& scheduler = options_.engine.scheduler;
     scheduler.max_num_seqs = choice.max_num_seqs;
     const ModelSpec& spec = stack_->model().spec();
@@ -590,7 +589,7 @@ class StackLoader {
   }
 
   StackOptions options_;
-  int32_t layer_count_ = 0;  // of all stages
+  std::vector<LayerRange> stage_layers_;  // [stages]; empty: the model is not split by layers
   const LoadProgress& progress_;
   std::atomic<bool> text_is_read_ = false;
   std::unique_ptr<ModelStackImpl> stack_;

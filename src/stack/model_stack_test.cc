@@ -67,7 +67,8 @@ TEST(ModelStack, MoreGpusThanRanksAreRefused) {
   const auto devices = create_devices(options);
   ASSERT_FALSE(devices.ok());
   EXPECT_EQ(devices.status().message(),
-            "--device names 3 GPUs, and --tensor-parallel-size is 2: a rank has one");
+            "--device names 3 GPUs, and the model is split over 2 (--tensor-parallel-size, "
+            "--pipeline-parallel-size): each part has one");
 }
 
 }  // namespace

@@ -3,10 +3,13 @@
 #pragma once
 
 #include <cstdint>
+#include <string>
+#include <vector>
 
 #include "base/status.h"
 #include "models/model.h"
 #include "stack/stack_options.h"
+#include "weights/weight_source.h"
 
 namespace headrace {
 
@@ -14,11 +17,22 @@ namespace headrace {
 // log says: a step of another stage would have to wait for them.
 Status check_stage_options(StackOptions& options);
 
-// Neighbouring layers, as many each as can be.
-LayerRange layers_of_stage(int32_t layers, int32_t stage, int32_t stages);
+// What a step reads of a model's weights, in elements: what its time goes by, however many rows it
+// has.
+struct LayerCosts {
+  std::vector<double> layers;  // [layers]
+  double head = 0;             // behind the last
+};
+LayerCosts layer_costs(const WeightSource& weights, const ModelSpec& model);
 
-// kUnsupported where a stage of `model` would be empty, or keep nothing of what the scheduler
-// counts: keys and values, and states where the model has some.
-Status check_stages(const ModelSpec& model, int32_t stages);
+// Neighbouring layers of each stage: such that the dearest stage is as cheap as can be or, where
+// one would then lack what each needs, as many each as can be. kUnsupported where a stage of
+// `model` would be empty, or keep nothing of what the scheduler counts: keys and values, and states
+// where the model has some.
+Result<std::vector<LayerRange>> plan_stages(const ModelSpec& model, const LayerCosts& costs,
+                                            int32_t stages);
+
+// For the log.
+std::string stages_line(const std::vector<LayerRange>& stages);
 
 }  // namespace headrace
