@@ -174,16 +174,19 @@ SHAPES = [
 
 class Flags:
     """`pool`: tokens of keys and values in the pool. `pressure`: counts of the server that must not be 0 at its end.
-    `adapters`: so many, which requests name in turn, and the model itself. `drafts`: the model proposes for itself. `ranks`: as many GPUs are needed. (On one, a kernel of one rank may hold the room that one waits for of the other.)"""
+    `adapters`: so many, which requests name in turn, and the model itself. `drafts`: the model proposes for itself. `ranks`, `stages`: as many GPUs are needed. (On one, a kernel of one rank may hold the room that one waits for of the other.)"""
 
-    def __init__(self, name, *flags, pool=MODEL_LEN * SEQS // 2, pressure=(), page_bytes_min=0, policy="", ranks=1, adapters=0, drafts=False):
+    def __init__(self, name, *flags, pool=MODEL_LEN * SEQS // 2, pressure=(), page_bytes_min=0, policy="", ranks=1, stages=1, adapters=0, drafts=False):
         self.name, self.flags, self.pool, self.pressure, self.ranks = name, list(flags), pool, pressure, ranks
+        self.gpus = ranks * stages
         self.drafts = drafts  # whose keys and values lie in the same pages
         self.page_bytes_min, self.policy, self.adapters = page_bytes_min, policy, adapters
         if policy:
             self.flags += ["--policy", policy]
         if ranks > 1:
             self.flags += ["--tensor-parallel-size", str(ranks)]
+        if stages > 1:
+            self.flags += ["--pipeline-parallel-size", str(stages)]
         self.exact = "--batch-invariant" in flags
 
     def fits(self, shape):
@@ -283,6 +286,9 @@ FLAGS = [
     Flags("ranks", ranks=2),
     Flags("invariant-ranks", "--batch-invariant", *NGRAM, ranks=2),
     Flags("ranks-swap", "--graphs-at-start", *SWAP, pool=TIGHT, pressure=OUT_AND_BACK, ranks=2),
+    Flags("stages", stages=2),
+    Flags("invariant-stages", "--batch-invariant", "--graphs-at-start", stages=2),
+    Flags("stages-swap", "--batch-invariant", *SWAP, pool=TIGHT // 2, pressure=OUT_AND_BACK, stages=2),
 ]  # fmt: skip
 
 
@@ -296,7 +302,7 @@ def named(rows, names):
 def plan(seed, shape_names, flag_names, device, gpus):
     """number -> shape and flags: every pair that goes together, in an order of its own each round."""
     shapes, flags = named(SHAPES, shape_names), named(FLAGS, flag_names)
-    pairs = [(s, f) for s, f in itertools.product(shapes, flags) if device != "cuda" or (f.fits(s) and f.ranks <= gpus)]
+    pairs = [(s, f) for s, f in itertools.product(shapes, flags) if device != "cuda" or (f.fits(s) and f.gpus <= gpus)]
     # A set of flags that few shapes go with takes as many starts as the others.
     most = max(sum(f is flag for _, f in pairs) for flag in flags)
     for flag in flags:

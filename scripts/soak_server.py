@@ -73,7 +73,7 @@ class Server:
             command += ["--lora-modules", *soak_adapters.write_adapters(shape, flags.adapters, folder)]
         self.command = " ".join(command)
         environment = {**os.environ, "HEADRACE_PACKED_CACHE": "off"}
-        self.ranks = flags.ranks
+        self.gpus = flags.gpus
         if flags.ranks > 1:  # a kernel that is loaded late would wait for the GPU, where the other rank waits for it
             environment["CUDA_MODULE_LOADING"] = "EAGER"
         self.child = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=open(self.log_path, "wb"), env=environment)
@@ -193,8 +193,8 @@ class Server:
             return {}
 
     def planned_mib(self):
-        if self.ranks > 1:
-            return None  # the plan is of one rank
+        if self.gpus > 1:
+            return None  # the plan is of one of them
         parts = re.findall(r"(weights|adapters|tables|values|unpacked|steps|kernels) ([0-9.]+)", self.plan)
         return 1024 * sum(float(gib) for _, gib in parts) if parts else None
 
