@@ -129,10 +129,14 @@ inline KvLayerView alike_kv(KvFormat format, KeyLayout keys, int32_t kv_heads, i
 inline KvLayerView alike_kv(DType dtype, KeyLayout keys, int32_t kv_heads, int32_t dim) {
   return alike_kv(kv_format(dtype), keys, kv_heads, dim);
 }
+// Whether keys and values are plain elements of this type, apart from each other.
+inline bool all_plain(const KvLayerView& kv, DType dtype) {
+  return !has_scales(kv.k_format) && kv_element(kv.k_format) == dtype &&
+         kv.v_format == kv.k_format && !kv.v_aliases_k;
+}
 // Whether keys and values are alike: plain elements of this type, as many of both.
 inline bool alike_and_plain(const KvLayerView& kv, DType dtype) {
-  return !has_scales(kv.k_format) && kv_element(kv.k_format) == dtype &&
-         kv.v_format == kv.k_format && kv.v_dim == kv.k_dim && !kv.v_aliases_k;
+  return all_plain(kv, dtype) && kv.v_dim == kv.k_dim;
 }
 
 // Whether they are alike in columns.

@@ -1,9 +1,10 @@
 // Rotation of q and k heads and the write of k and v into the paged cache on CUDA.
-//   qkv [T, (Hq + 2 Hkv) d] f32, f16 or bf16, in place;  cos, sin [T, rope_dim / 2] f32
-//   cache [head][token][d] in a block, of qkv's type, or in columns (page_numbers.cuh)
+//   qkv [T, (Hq + Hkv) d + Hkv v_dim] f32, f16 or bf16, in place;  cos, sin [T, rope_dim / 2] f32
+//   cache [head][token][d or v_dim] in a block, of qkv's type, or in columns (page_numbers.cuh)
 // A warp takes one head of one token: it loads the head, norms it if asked, keeps it in shared
 // memory as f32 (a rotation pairs elements that different lanes hold), and stores it rotated. A
-// head of v is only copied. Limits: d <= kHeadDimMax, d a multiple of 4 for the wide kernel.
+// head of v is only copied. Limits: d <= kHeadDimMax, d and v_dim multiples of 4 for the wide
+// kernel, and alike for those of lanes and for columns.
 #include <array>
 
 #include "gpu/reduce.cuh"
@@ -34,7 +35,8 @@ struct Arguments {
   int64_t v_offset;      // bytes
   int32_t block_tokens;
   int32_t query_heads, kv_heads, head_dim;
-  int32_t half;  // rope_dim / 2
+  int32_t half;       // rope_dim / 2
+  int32_t value_dim;  // of a head of values
 };
 
 // Where the key or value of a head goes: elements of T, or in columns.
@@ -43,17 +45,18 @@ struct CachedToken {
   std::byte* head;  // of its block
   int32_t dim, block_tokens, token;
 
+  // `part`: bytes to the K or V part, whose heads have `dim` components.
   __device__ static CachedToken of(const Arguments<T>& args, int64_t slot, int32_t head,
-                                   int64_t part) {
+                                   int64_t part, int32_t dim) {
     const int64_t block = slot / args.block_tokens;
     int64_t bytes;
     if constexpr (kNumbers == PageNumbers::kPlain) {
-      bytes = int64_t{args.block_tokens} * args.head_dim * static_cast<int64_t>(sizeof(T));
+      bytes = int64_t{args.block_tokens} * dim * static_cast<int64_t>(sizeof(T));
     } else {
-      bytes = gpu::ColumnNumbers<kNumbers>::head_bytes(args.head_dim, args.block_tokens);
+      bytes = gpu::ColumnNumbers<kNumbers>::head_bytes(dim, args.block_tokens);
     }
-    return {args.cache + block * args.block_stride + part + head * bytes, args.head_dim,
-            args.block_tokens, static_cast<int32_t>(slot % args.block_tokens)};
+    return {args.cache + block * args.block_stride + part + head * bytes, dim, args.block_tokens,
+            static_cast<int32_t>(slot % args.block_tokens)};
   }
   // Components [d, d + kWidth), of 4 bits a multiple of 8; d is a multiple of kWidth. `scale`: the
   // head's, of integers.
@@ -168,6 +171,16 @@ __device__ void mix_shared_head(float* head, int32_t dim, int lane) {
   __syncwarp();
 }
 
+// A head of values of a row goes to the cache. All lanes of a warp.
+template <int kWidth, class T, PageNumbers kNumbers>
+__device__ void keep_value(const Arguments<T>& args, int64_t row, int32_t head, int lane) {
+  const int64_t first = int64_t{args.query_heads + args.kv_heads} * args.head_dim;
+  const T* from = args.qkv.row(row) + first + int64_t{head} * args.value_dim;
+  keep_head<kWidth>(
+      from, lane,
+      CachedToken<T, kNumbers>::of(args, args.slots[row], head, args.v_offset, args.value_dim));
+}
+
 // Element `e` of the head in `from`, rotated.
 template <RopeStyle kStyle>
 __device__ float rotated(const float* from, int e, int half, const float* cos, const float* sin) {
@@ -190,15 +203,13 @@ __global__ void __launch_bounds__(kWarps* gpu::kWarpThreads) rope_kv_head(Argume
   const int32_t keys_from = args.query_heads, values_from = keys_from + args.kv_heads;
   if (head >= values_from + args.kv_heads) return;
   const int64_t t = blockIdx.x;
-  T* at = args.qkv.row(t) + static_cast<int64_t>(head) * args.head_dim;
   constexpr int kStep = gpu::kWarpThreads * kWidth;
 
   if (head >= values_from) {
-    const auto to =
-        CachedToken<T, kNumbers>::of(args, args.slots[t], head - values_from, args.v_offset);
-    keep_head<kWidth>(at, lane, to);
+    keep_value<kWidth, T, kNumbers>(args, t, head - values_from, lane);
     return;
   }
+  T* at = args.qkv.row(t) + static_cast<int64_t>(head) * args.head_dim;
 
   float* held = heads[warp];  // [d]
   float squares = 0.0f;
@@ -223,7 +234,9 @@ __global__ void __launch_bounds__(kWarps* gpu::kWarpThreads) rope_kv_head(Argume
   const float *cos = args.cos.row(t), *sin = args.sin.row(t);
   const bool is_key = head >= keys_from;
   CachedToken<T, kNumbers> key{};
-  if (is_key) key = CachedToken<T, kNumbers>::of(args, args.slots[t], head - keys_from, 0);
+  if (is_key) {
+    key = CachedToken<T, kNumbers>::of(args, args.slots[t], head - keys_from, 0, args.head_dim);
+  }
   __shared__ float mixed[kNumbers == PageNumbers::kInt4 ? kWarps : 1][kHeadDimMax];
   if constexpr (kNumbers == PageNumbers::kInt4) {
     for (int d = lane; d < args.head_dim; d += gpu::kWarpThreads) {
@@ -280,7 +293,8 @@ __global__ void __launch_bounds__(kWarps* gpu::kWarpThreads) rope_kv_lanes(Argum
   if (!is_value) elements.store(at);
   if (is_query) return;
   const int32_t kv_head = head - (is_value ? values_from : keys_from);
-  const auto to = CachedToken<T, kNumbers>::of(args, slot, kv_head, is_value ? args.v_offset : 0);
+  const auto to = CachedToken<T, kNumbers>::of(args, slot, kv_head, is_value ? args.v_offset : 0,
+                                               args.head_dim);
   to.store(elements, lane * gpu::kRopeLaneElements, scale);
   if constexpr (kIsScaled<kNumbers>) {
     if (lane == 0) to.store_scale(scale);
@@ -303,7 +317,8 @@ Arguments<T> arguments_of(const RopeKvArgs& args) {
           .query_heads = args.query_heads,
           .kv_heads = args.kv.kv_heads,
           .head_dim = args.kv.k_dim,
-          .half = static_cast<int32_t>(args.cos.columns())};
+          .half = static_cast<int32_t>(args.cos.columns()),
+          .value_dim = args.kv.v_dim};
 }
 
 // A block for `heads` heads of a token.
@@ -346,7 +361,7 @@ void run_lanes(OpContext& context, const RopeKvArgs& args) {
 
 bool any(const DeviceTraits& traits, const RopeKvArgs& args) {
   return traits.kind == DeviceKind::kCuda && args.kv.keys == KeyLayout::kRows &&
-         (alike_and_plain(args.kv, args.qkv.dtype) || alike_in_columns(args.kv)) &&
+         (all_plain(args.kv, args.qkv.dtype) || alike_in_columns(args.kv)) &&
          (!has_4_bits(args.kv.k_format) || args.kv.k_dim % kKvColumnOf4Bits == 0) &&
          args.kv.k_dim <= kHeadDimMax;
 }
@@ -357,7 +372,7 @@ bool wide(const DeviceTraits& traits, const RopeKvArgs& args) {
     return reinterpret_cast<uintptr_t>(address) % static_cast<uintptr_t>(access) == 0 &&
            stride % access == 0;
   };
-  return any(traits, args) && args.kv.k_dim % 4 == 0 &&
+  return any(traits, args) && args.kv.k_dim % 4 == 0 && args.kv.v_dim % 4 == 0 &&
          aligned(args.qkv.data, args.qkv.row_stride) &&
          aligned(args.kv.base, args.kv.block_stride) && args.kv.v_offset % access == 0;
 }
@@ -368,7 +383,7 @@ bool lanes(const DeviceTraits& traits, const RopeKvArgs& args) {
   constexpr int32_t kDim = kLanes * gpu::kRopeLaneElements;
   const auto on_access = [](const void* address) { return gpu::multiple_of_access(address); };
   return any(traits, args) && args.style == RopeStyle::kHalf && args.kv.k_dim == kDim &&
-         args.qkv.dtype != DType::kF32 && args.cos.columns() == kDim / 2 &&
+         args.kv.v_dim == kDim && args.qkv.dtype != DType::kF32 && args.cos.columns() == kDim / 2 &&
          gpu::rows_aligned(args.qkv) && gpu::rows_aligned(args.cos) &&
          gpu::rows_aligned(args.sin) && on_access(args.q_norm) && on_access(args.k_norm) &&
          on_access(args.kv.base) && args.kv.block_stride % gpu::kAccessBytes == 0 &&

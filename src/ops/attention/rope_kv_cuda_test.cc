@@ -3,6 +3,7 @@
 
 #include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "ops/attention/kv_numbers.h"
@@ -18,11 +19,12 @@ struct Case {
   RopeStyle style;
   bool norm;
   std::optional<KvFormat> kept = {};  // the cache's format, else `dtype`
+  int32_t v_dim = head_dim;
 
   std::string name() const {
     return std::string(dtype_name(dtype)) + " q" + std::to_string(query_heads) + " kv" +
-           std::to_string(kv_heads) + " d" + std::to_string(head_dim) + " rope" +
-           std::to_string(rope_dim) + (norm ? " norm" : "") +
+           std::to_string(kv_heads) + " d" + std::to_string(head_dim) + "/" +
+           std::to_string(v_dim) + " rope" + std::to_string(rope_dim) + (norm ? " norm" : "") +
            (kept.has_value() ? " format " + std::to_string(static_cast<int>(*kept)) : "");
   }
 };
@@ -33,8 +35,9 @@ constexpr int32_t kBlockTokens = 16;
 KvLayerView cache_view(const Case& c, std::byte* memory, int64_t gap_bytes) {
   KvLayerView kv =
       alike_kv(c.kept.value_or(kv_format(c.dtype)), KeyLayout::kRows, c.kv_heads, c.head_dim);
+  kv.v_dim = c.v_dim;
   kv.base = memory;
-  kv.block_stride = 2 * kv.v_offset + gap_bytes;
+  kv.block_stride = layer_part_bytes(kv) + gap_bytes;
   return kv;
 }
 
@@ -42,7 +45,7 @@ KvLayerView cache_view(const Case& c, std::byte* memory, int64_t gap_bytes) {
 // in f32 and its cache is f32 too.
 struct Reference {
   Reference(const Case& c, int64_t tokens, Rng& rng)
-      : columns(int64_t{c.query_heads + 2 * c.kv_heads} * c.head_dim),
+      : columns(int64_t{c.query_heads + c.kv_heads} * c.head_dim + int64_t{c.kv_heads} * c.v_dim),
         half(c.rope_dim / 2),
         qkv(rounded_floats(rng, c.dtype, tokens * columns)),
         cos(random_floats(rng, tokens * half)),
@@ -124,9 +127,11 @@ void expect_cache(const Case& c, KvLayerView kv, std::vector<std::byte> host,
       }
       for (int32_t d = 0; d < c.head_dim; ++d) {
         const float key = load_kv(DType::kF32, key_at(reference.kv, slot, head, d));
-        const float value = load_kv(DType::kF32, value_at(reference.kv, slot, head, d));
         ASSERT_NEAR(load_kv(c.dtype, key_at(kv, slot, head, d)), key,
                     unit_of(c.dtype) * (std::abs(key) + 8));
+      }
+      for (int32_t d = 0; d < c.v_dim; ++d) {
+        const float value = load_kv(DType::kF32, value_at(reference.kv, slot, head, d));
         ASSERT_EQ(load_kv(c.dtype, value_at(kv, slot, head, d)), value);
       }
     }
@@ -190,6 +195,22 @@ TEST(RopeKvCuda, AgreesWithTheReference) {
             run_case(cuda, {dtype, 2, 1, 100, 100, style, norm, kept}, tokens);
             run_case(cuda, {dtype, 2, 1, 96, 64, style, norm, kept}, tokens);
             run_case(cuda, {dtype, 32, 8, 128, 128, style, norm, kept}, tokens);
+          }
+        }
+      }
+    }
+  }
+}
+
+// MiMo V2's values, and wider ones, on any number of bytes.
+TEST(RopeKvCuda, ValuesOfAnotherSize) {
+  HR_CUDA_DEVICE_OR_SKIP(cuda);
+  for (const DType dtype : {DType::kF32, DType::kF16, DType::kBF16}) {
+    for (const bool norm : {false, true}) {
+      for (const int64_t tokens : {1, 2, 40}) {
+        for (const auto& [dim, v_dim] : {std::pair(192, 128), {128, 64}, {64, 96}, {24, 7}}) {
+          for (const int32_t rope_dim : {dim, 16}) {
+            run_case(cuda, {dtype, 8, 2, dim, rope_dim, RopeStyle::kHalf, norm, {}, v_dim}, tokens);
           }
         }
       }
