@@ -8,6 +8,7 @@
 #include <functional>
 #include <iterator>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include <fmt/format.h>
@@ -171,44 +172,69 @@ GpuLines weights_on_a_gpu() {
 }
 
 // A step of single rows on a GPU: 32 query heads of 8 key heads.
+struct DecodeStep {
+  int32_t head_dim;
+  int32_t v_dim = head_dim;
+  bool alibi = false;
+  bool rows_meet = false;
+};
 template <class Choose>
-std::string decode_choices(const DeviceTraits& traits, int32_t head_dim, const Choose& choose,
-                           bool rows_meet = false) {
+std::string decode_choices(const DeviceTraits& traits, const DecodeStep& step,
+                           const Choose& choose) {
   const Rows memory;
+  const int32_t head_dim = step.head_dim;
   AttentionPlan plan{
-      .has_decode = true, .only_single_rows = !traits.batch_invariant, .rows_meet = rows_meet};
+      .has_decode = true, .only_single_rows = !traits.batch_invariant, .rows_meet = step.rows_meet};
   plan.shape = {.query_heads = 32, .kv_heads = 8, .head_dim = head_dim, .sm_count = 132};
   KvLayerView kv = alike_kv(DType::kBF16, KeyLayout::kRows, 8, head_dim);
+  kv.v_dim = step.v_dim;
   kv.base = memory.at;
-  kv.block_stride = 2 * kv.v_offset;
+  kv.block_stride = layer_part_bytes(kv);
   return runs(kRows, [&](int64_t m) {
     const TensorView angles = memory.of(DType::kF32, m, head_dim / 2);
     RopeAttentionArgs args;
-    args.rope.qkv = memory.of(DType::kBF16, m, int64_t{48} * head_dim);
+    args.rope.qkv = memory.of(DType::kBF16, m, int64_t{40} * head_dim + int64_t{8} * step.v_dim);
     args.rope.cos = args.rope.sin = angles;
     args.rope.query_heads = 32;
     args.rope.kv = args.attention.kv = kv;
     args.attention.q = memory.of(DType::kBF16, m, int64_t{32} * head_dim);
-    args.attention.out = memory.of(DType::kBF16, m, int64_t{32} * head_dim);
+    args.attention.out = memory.of(DType::kBF16, m, int64_t{32} * step.v_dim);
     args.attention.plan = &plan;
+    if (step.alibi) args.attention.slopes = reinterpret_cast<const float*>(memory.at);
     return choose(args);
   });
 }
 
 Lines others_on_a_gpu(const DeviceTraits& traits) {
   Lines lines;
+  const auto attend = [&](const RopeAttentionArgs& args) {
+    return name_of(attention_kernels().find(traits, args.attention));
+  };
+  const auto rotate_and_attend = [&](const RopeAttentionArgs& args) {
+    return name_of(rope_attention_kernels().find(traits, args));
+  };
   for (const int32_t dim : {32, 64, 80, 96, 128, 256}) {
-    const auto attend = [&](const RopeAttentionArgs& args) {
-      return name_of(attention_kernels().find(traits, args.attention));
-    };
-    const auto rotate_and_attend = [&](const RopeAttentionArgs& args) {
-      return name_of(rope_attention_kernels().find(traits, args));
-    };
-    lines.push_back(fmt::format("d {} attention: {}", dim, decode_choices(traits, dim, attend)));
+    lines.push_back(
+        fmt::format("d {} attention: {}", dim, decode_choices(traits, {.head_dim = dim}, attend)));
     lines.push_back(fmt::format("d {} rope_attention: {}", dim,
-                                decode_choices(traits, dim, rotate_and_attend)));
-    lines.push_back(fmt::format("d {} rope_attention of rows that meet: {}", dim,
-                                decode_choices(traits, dim, rotate_and_attend, true)));
+                                decode_choices(traits, {.head_dim = dim}, rotate_and_attend)));
+    lines.push_back(fmt::format(
+        "d {} rope_attention of rows that meet: {}", dim,
+        decode_choices(traits, {.head_dim = dim, .rows_meet = true}, rotate_and_attend)));
+  }
+  for (const int32_t dim : {64, 80, 96, 112, 128, 256}) {
+    const DecodeStep step{.head_dim = dim, .alibi = true};
+    lines.push_back(
+        fmt::format("d {} attention with ALiBi: {}", dim, decode_choices(traits, step, attend)));
+    lines.push_back(fmt::format("d {} rope_attention with ALiBi: {}", dim,
+                                decode_choices(traits, step, rotate_and_attend)));
+  }
+  for (const auto& [dim, v_dim] : {std::pair(192, 128), {128, 64}}) {
+    const DecodeStep step{.head_dim = dim, .v_dim = v_dim};
+    lines.push_back(fmt::format("d {}, of values {}, attention: {}", dim, v_dim,
+                                decode_choices(traits, step, attend)));
+    lines.push_back(fmt::format("d {}, of values {}, rope_attention: {}", dim, v_dim,
+                                decode_choices(traits, step, rotate_and_attend)));
   }
   for (const DType dtype : {DType::kF32, DType::kBF16}) {
     for (const int64_t vocabulary : {32000, 128256, 262144, 500000, 1000000, 1 << 20}) {

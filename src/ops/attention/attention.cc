@@ -65,7 +65,6 @@ void attention(OpContext& context, const AttentionArgs& args) {
   check_args(args);
   CHECK(is_activation(context.device, args.q.dtype));
   const bool on_cpu = context.device.kind() == DeviceKind::kCpu;
-  CHECK(args.slopes == nullptr || on_cpu);
   CHECK_MSG(on_cpu || !has_tree(args), "kernels of a GPU know no trees");
   if (args.q.rows() == 0) return;
   run_op(context, attention_kernels(), args);

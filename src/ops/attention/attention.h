@@ -82,7 +82,7 @@ struct AttentionArgs {
   bool f32_products = false;  // CPU: no kernel that rounds q, keys, values or weights to BF16
   // [Hq] or null: a logit of each head that takes part in its softmax and has no value.
   const float* sinks = nullptr;
-  // [Hq] or null, CPU: a score loses so much a position that its key is away (ALiBi; Press et al.,
+  // [Hq] or null: a score loses so much a position that its key is away (ALiBi; Press et al.,
   // 2022).
   const float* slopes = nullptr;
   // CUDA: the work of `sequences`, already on the device. Null on the CPU.

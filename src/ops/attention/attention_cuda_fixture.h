@@ -24,6 +24,7 @@ constexpr std::byte kPoison{0xff};  // NaN in every type
 
 struct Heads {
   int32_t query, kv, dim;
+  int32_t v_dim = dim;
 };
 
 // Rows [length - rows, length) of a sequence in one step.
@@ -39,6 +40,7 @@ struct CudaCase {
   int32_t chunk = 0;  // no more than the window
   float soft_cap = 0.0f;
   bool sinks = false;
+  bool alibi = false;
   int32_t sm_count = 0;       // that the plan is made for; 0: the device's
   int64_t stride_factor = 1;  // blocks lie that much further apart on the device
   bool split_prompts = false;
@@ -50,9 +52,10 @@ struct CudaCase {
 
   std::string name() const {
     std::string text = std::string(dtype_name(dtype)) + " q" + std::to_string(heads.query) + " kv" +
-                       std::to_string(heads.kv) + " d" + std::to_string(heads.dim) + " window " +
-                       std::to_string(window) + " chunk " + std::to_string(chunk) + " cap " +
-                       std::to_string(soft_cap) + (sinks ? " sinks" : "") + kept_name() + " parts";
+                       std::to_string(heads.kv) + " d" + std::to_string(heads.dim) + "/" +
+                       std::to_string(heads.v_dim) + " window " + std::to_string(window) +
+                       " chunk " + std::to_string(chunk) + " cap " + std::to_string(soft_cap) +
+                       (sinks ? " sinks" : "") + (alibi ? " alibi" : "") + kept_name() + " parts";
     for (const Part& part : parts) {
       text += " " + std::to_string(part.rows) + "/" + std::to_string(part.length);
     }
@@ -70,6 +73,20 @@ constexpr KvFormat kColumnFormats[] = {KvFormat::kFp8, KvFormat::kInt8Head, KvFo
 // Whether fast kernels have pages of a format for heads of so many components.
 inline bool has_fast_pages(KvFormat format, int32_t dim) {
   return !has_4_bits(format) || dim % kKvColumnOf4Bits == 0;
+}
+// Whether there are fast kernels for a case.
+inline bool has_fast_kernels(const CudaCase& c) {
+  const Heads& heads = c.heads;
+  const int32_t dim = heads.dim, group = heads.query / heads.kv;
+  if (c.dtype == DType::kF32 || !has_fast_pages(c.kept.value_or(KvFormat::kF16), dim)) {
+    return false;
+  }
+  if (heads.v_dim != dim) return dim == 192 && heads.v_dim == 128 && !c.alibi;
+  if (c.alibi) {
+    const bool of_size = dim == 64 || dim == 80 || dim == 96 || dim == 128;
+    return of_size && group <= 8 && c.soft_cap == 0;
+  }
+  return dim != 48 && (dim != 512 || group <= 8);
 }
 
 inline void store(DType dtype, float value, std::byte* at) { store_kv(dtype, value, at); }
@@ -91,7 +108,8 @@ class Problem {
  public:
   explicit Problem(const CudaCase& c, uint64_t seed = 3) : c_(c), rng_(seed) {
     kv_ = alike_kv(c.kept.value_or(kv_format(c.dtype)), KeyLayout::kRows, c.heads.kv, c.heads.dim);
-    kv_.block_stride = 2 * kv_.v_offset + 64;  // other layers lie between
+    kv_.v_dim = c.heads.v_dim;
+    kv_.block_stride = layer_part_bytes(kv_) + 64;  // other layers lie between
     give_blocks();
     cache_.resize(static_cast<size_t>(block_count_ * kv_.block_stride), kPoison);
     kv_.base = cache_.data();
@@ -109,6 +127,9 @@ class Problem {
       }
     }
     sinks_ = random_floats(rng_, c.heads.query, 2.0f);
+    for (int32_t h = 0; h < c.heads.query; ++h) {
+      slopes_.push_back(std::exp2(-static_cast<float>(h % 8 + 1)));
+    }
   }
 
   // What a value of a sequence becomes; for faults.
@@ -116,7 +137,7 @@ class Problem {
     const int64_t slot = slot_of(sequence, token);
     for (const bool is_key : {true, false}) {
       std::vector<float> numbers;
-      for (int32_t d = 0; d < c_.heads.dim; ++d) {
+      for (int32_t d = 0; d < dim_of(is_key); ++d) {
         numbers.push_back((is_key ? load_key : load_value)(kv_, slot, 0, d));
       }
       numbers[0] = value;
@@ -126,12 +147,13 @@ class Problem {
 
   std::vector<float> expected() {
     TestDevice cpu = TestDevice::cpu(8);
-    TestMatrix out(q_.rows(), q_.columns());
+    TestMatrix out(q_.rows(), int64_t{c_.heads.query} * c_.heads.v_dim);
     AttentionArgs args = arguments();
     args.q = q_.view();
     args.kv = kv_;
     args.sequences = sequences_;
     args.sinks = c_.sinks ? sinks_.data() : nullptr;
+    args.slopes = c_.alibi ? slopes_.data() : nullptr;
     args.out = out.view();
     OpContext context = cpu.context();
     attention_kernels().all().back().run(context, args);
@@ -155,6 +177,7 @@ class Problem {
   const std::vector<std::vector<int32_t>>& tables() const { return tables_; }
   TestMatrix& q() { return q_; }
   const std::vector<float>& sinks() const { return sinks_; }
+  const std::vector<float>& slopes() const { return slopes_; }
 
  private:
   void give_blocks() {
@@ -184,10 +207,12 @@ class Problem {
     }
     (is_key ? store_key : store_value)(kv_, slot, head, numbers.data());
   }
-  std::vector<float> random_head() {
+  int32_t dim_of(bool is_key) const { return is_key ? c_.heads.dim : c_.heads.v_dim; }
+  std::vector<float> random_head(bool is_key) {
     std::vector<float> numbers;
-    for (int32_t d = 0; d < c_.heads.dim; ++d)
+    for (int32_t d = 0; d < dim_of(is_key); ++d) {
       numbers.push_back(c_.number_scale * random_normal(rng_));
+    }
     return numbers;
   }
   int64_t slot_of(size_t sequence, int32_t token) const {
@@ -200,7 +225,9 @@ class Problem {
     if (c_.chunk > 0) seen_first = std::max(seen_first, first_row / c_.chunk * c_.chunk);
     for (int32_t t = seen_first / kBlock * kBlock; t < c_.parts[i].length; ++t) {
       for (int32_t head = 0; head < c_.heads.kv; ++head) {
-        for (const bool is_key : {true, false}) keep(random_head(), slot_of(i, t), head, is_key);
+        for (const bool is_key : {true, false}) {
+          keep(random_head(is_key), slot_of(i, t), head, is_key);
+        }
       }
     }
     // Blocks wholly behind the first row's window, or before its chunk, are not there.
@@ -215,7 +242,7 @@ class Problem {
   std::vector<std::vector<int32_t>> tables_;
   std::vector<AttentionSequence> sequences_;
   TestMatrix q_{0, 0};
-  std::vector<float> sinks_;
+  std::vector<float> sinks_, slopes_;
 };
 
 // A problem on the device.
@@ -228,17 +255,20 @@ class OnDevice {
       tables_.push_back(upload(device, table.data(), table.size() * 4));
     }
     rows_ = problem.q().rows();
-    columns_ = problem.q().columns();
-    stride_ = columns_ + 2 * int64_t{c.heads.kv} * c.heads.dim;  // q is a slice of qkv
+    q_columns_ = problem.q().columns();
+    columns_ = int64_t{c.heads.query} * c.heads.v_dim;
+    // q is a slice of qkv
+    stride_ = q_columns_ + int64_t{c.heads.kv} * (c.heads.dim + c.heads.v_dim);
     element_ = dtype_info(c.dtype).block_bytes;
     std::vector<std::byte> q(static_cast<size_t>(rows_ * stride_ * element_), kPoison);
     for (int64_t t = 0; t < rows_; ++t) {
-      for (int64_t i = 0; i < columns_; ++i) {
+      for (int64_t i = 0; i < q_columns_; ++i) {
         store(c.dtype, problem.q().at(t, i), q.data() + (t * stride_ + i) * element_);
       }
     }
     q_ = upload(device, q.data(), q.size());
     sinks_ = upload(device, problem.sinks().data(), problem.sinks().size() * 4);
+    slopes_ = upload(device, problem.slopes().data(), problem.slopes().size() * 4);
     poison_.resize(static_cast<size_t>(rows_ * stride_ * element_), kPoison);
     out_ = upload(device, poison_.data(), poison_.size());
     make_plan(problem.sequences(), false);
@@ -248,10 +278,11 @@ class OnDevice {
   AttentionArgs arguments(int64_t rows) {
     const CudaCase& c = problem_.c();
     AttentionArgs args = problem_.arguments();
-    args.q = TensorView(q_.data(), c.dtype, Shape{rows, columns_}, stride_ * element_);
+    args.q = TensorView(q_.data(), c.dtype, Shape{rows, q_columns_}, stride_ * element_);
     args.kv = kv_;
     args.plan = &plan_;
     args.sinks = c.sinks ? reinterpret_cast<const float*>(sinks_.data()) : nullptr;
+    args.slopes = c.alibi ? reinterpret_cast<const float*>(slopes_.data()) : nullptr;
     args.out = TensorView(out_.data(), c.dtype, Shape{rows, columns_}, stride_ * element_);
     return args;
   }
@@ -380,11 +411,11 @@ class OnDevice {
   TestDevice& device_;
   Problem& problem_;
   KvLayerView kv_;
-  Buffer cache_, unpacked_, q_, out_, sinks_, arena_;
+  Buffer cache_, unpacked_, q_, out_, sinks_, slopes_, arena_;
   std::vector<Buffer> tables_;
   std::vector<std::byte> poison_;
   AttentionPlan plan_;
-  int64_t rows_, columns_, stride_, element_;
+  int64_t rows_, q_columns_, columns_, stride_, element_;  // columns_: of the result
 };
 
 // ||a - b|| / ||b||, NaN if any is.
@@ -421,10 +452,7 @@ inline void expect_agreement_of(TestDevice& device, const CudaCase& c) {
     // The plan's counters are as they were: each launch is the same, to the bit.
     for (int again = 0; again < 2; ++again) EXPECT_TRUE(on_device.run(kernel) == first);
   }
-  const bool wide_group = c.heads.dim == 512 && c.heads.query / c.heads.kv > 8;
-  const bool fast = c.dtype != DType::kF32 && c.heads.dim != 48 && !wide_group &&
-                    has_fast_pages(c.kept.value_or(KvFormat::kF16), c.heads.dim);
-  EXPECT_GE(ran, fast ? 2 : 1) << c.name();
+  EXPECT_GE(ran, has_fast_kernels(c) ? 2 : 1) << c.name();
 }
 
 // Whatever the cache is kept as.
@@ -433,6 +461,83 @@ inline void expect_agreement(TestDevice& device, CudaCase c) {
   for (const KvFormat format : kColumnFormats) {
     c.kept = format;
     expect_agreement_of(device, c);
+  }
+}
+
+// Steps of single rows are recorded as padding, and played with other lengths.
+inline void expect_recorded_rows_may_get_long(TestDevice& device, const CudaCase& c) {
+  Problem problem(c);
+  const std::vector<float> expected = problem.expected();
+  OnDevice on_device(device, problem);
+  for (const auto& kernel : attention_cuda_kernels()) {
+    if (!on_device.supports(kernel)) continue;
+    SCOPED_TRACE(std::string(kernel.name) + " " + c.name());
+    EXPECT_LT(relative_error(on_device.run(kernel), expected), bound_of(c.dtype));
+    EXPECT_LT(relative_error(on_device.run_recorded(kernel), expected), bound_of(c.dtype));
+  }
+}
+
+// Batch-invariant rows of two sequences: the whole prompts, chunks of the first beside the other,
+// and token by token.
+inline void expect_rows_have_the_same_bits(TestDevice& device, const CudaCase& c) {
+  const int32_t longer = c.parts[0].rows, shorter = c.parts[1].rows;
+  Problem problem(c);
+  const std::vector<float> expected = problem.expected();
+  OnDevice on_device(device, problem);
+  std::vector<std::vector<AttentionSequence>> chunks, single;
+  for (int32_t t = 0; t < longer; ++t) {
+    single.push_back({{t, 1, t + 1, nullptr}});
+    if (t < shorter) single.back().push_back({longer + t, 1, t + 1, nullptr});
+  }
+  for (int32_t first = 0, last; first < longer; first = last) {
+    last = std::min(longer, first + 1 + first % 97);
+    chunks.push_back({{first, last - first, last, nullptr}, {longer, shorter, shorter, nullptr}});
+  }
+  for (const auto& kernel : attention_cuda_kernels()) {
+    if (!on_device.supports(kernel)) continue;
+    SCOPED_TRACE(std::string(kernel.name) + " " + c.name());
+    const auto whole = on_device.run_invariant(kernel, {problem.sequences()});
+    EXPECT_LT(relative_error(whole, expected), bound_of(c.dtype));
+    EXPECT_TRUE(on_device.run_invariant(kernel, chunks) == whole);
+    EXPECT_TRUE(on_device.run_invariant(kernel, single) == whole);
+  }
+}
+
+// A step of the first `there` sequences that is padded to the rows of all: those behind its last
+// sequence's were NaN and are zero.
+inline void expect_padding_is_zero(TestDevice& device, const CudaCase& c, size_t there) {
+  Problem problem(c);
+  std::vector<float> expected = problem.expected();
+  const auto first =
+      static_cast<ptrdiff_t>(problem.sequences()[there].row_first) * c.heads.query * c.heads.v_dim;
+  expected.resize(static_cast<size_t>(first));
+  OnDevice on_device(device, problem);
+  for (const auto& kernel : attention_cuda_kernels()) {
+    if (!on_device.supports(kernel)) continue;
+    for (const bool batch_invariant : {false, true}) {
+      SCOPED_TRACE(std::string(kernel.name) + " " + c.name() + " first " + std::to_string(there));
+      const auto out = on_device.run_first(kernel, there, batch_invariant);
+      EXPECT_LT(relative_error({out.begin(), out.begin() + first}, expected), bound_of(c.dtype));
+      EXPECT_EQ(std::count(out.begin() + first, out.end(), 0.0f), std::ssize(out) - first);
+    }
+  }
+}
+
+// One sequence's NaN is its own: its neighbours have the same bits as without it. The case's parts
+// are two that get one, and others behind them.
+inline void expect_a_nan_stays_in_its_sequence(TestDevice& device, const CudaCase& c) {
+  Problem clean(c), faulty(c);
+  faulty.set_value(0, 20, std::nanf(""));
+  faulty.set_value(1, 20, std::nanf(""));
+  OnDevice clean_on(device, clean), faulty_on(device, faulty);
+  const auto row = static_cast<ptrdiff_t>(c.heads.query) * c.heads.v_dim;
+  const auto second = row * c.parts[0].rows, others = second + row * c.parts[1].rows;
+  for (const auto& kernel : attention_cuda_kernels()) {
+    if (!clean_on.supports(kernel) || !faulty_on.supports(kernel)) continue;
+    SCOPED_TRACE(std::string(kernel.name) + " " + c.name());
+    const std::vector<float> a = clean_on.run(kernel), b = faulty_on.run(kernel);
+    EXPECT_TRUE(std::equal(a.begin() + others, a.end(), b.begin() + others));
+    EXPECT_TRUE(std::isnan(*(b.begin() + second - row)) && std::isnan(*(b.begin() + second)));
   }
 }
 

@@ -178,7 +178,6 @@ TEST_F(AttentionCuda, SplitPrompts) {
   }
 }
 
-// Steps of single rows are recorded as padding, and played with other lengths.
 TEST_F(AttentionCuda, RecordedSingleRowsMayGetLong) {
   const std::vector<Part> parts = {{1, 30}, {1, 700}, {1, 2100}, {1, 1}};
   for (const int32_t dim : {64, 80, 96, 128, 256, 512}) {
@@ -187,16 +186,8 @@ TEST_F(AttentionCuda, RecordedSingleRowsMayGetLong) {
                                                  {KvFormat::kFp8},
                                                  {KvFormat::kInt8Head},
                                                  {KvFormat::kInt4Head}}) {
-        const CudaCase c{.heads = heads, .parts = parts, .split_prompts = true, .kept = kept};
-        Problem problem(c);
-        const std::vector<float> expected = problem.expected();
-        OnDevice on_device(device(), problem);
-        for (const auto& kernel : attention_cuda_kernels()) {
-          if (!on_device.supports(kernel)) continue;
-          SCOPED_TRACE(std::string(kernel.name) + " " + c.name());
-          EXPECT_LT(relative_error(on_device.run(kernel), expected), bound_of(c.dtype));
-          EXPECT_LT(relative_error(on_device.run_recorded(kernel), expected), bound_of(c.dtype));
-        }
+        expect_recorded_rows_may_get_long(
+            device(), {.heads = heads, .parts = parts, .split_prompts = true, .kept = kept});
       }
     }
   }
@@ -219,7 +210,6 @@ TEST_F(AttentionCuda, BlocksBeyondTwoToThe31Elements) {
   expect_agreement(device(), c);
 }
 
-// The whole prompt, chunks of it beside other sequences, and token by token.
 TEST_F(AttentionCuda, BatchInvariantRowsHaveTheSameBits) {
   for (const int32_t dim : {64, 96, 128, 256, 512}) {
     for (const int32_t window : {0, 70, 100, 200}) {
@@ -227,85 +217,37 @@ TEST_F(AttentionCuda, BatchInvariantRowsHaveTheSameBits) {
       if (window == 100) c.chunk = window;
       if (window > 0 && c.chunk == 0)
         c.kept = window == 70 ? KvFormat::kInt4Head : KvFormat::kInt8Head;
-      Problem problem(c);
-      const std::vector<float> expected = problem.expected();
-      OnDevice on_device(device(), problem);
-      std::vector<std::vector<AttentionSequence>> chunks, single;
-      for (int32_t t = 0; t < 330; ++t) {
-        single.push_back({{t, 1, t + 1, nullptr}});
-        if (t < 150) single.back().push_back({330 + t, 1, t + 1, nullptr});
-      }
-      for (int32_t first = 0, last; first < 330; first = last) {
-        last = std::min(330, first + 1 + first % 97);
-        chunks.push_back({{first, last - first, last, nullptr}, {330, 150, 150, nullptr}});
-      }
-      for (const auto& kernel : attention_cuda_kernels()) {
-        if (!on_device.supports(kernel)) continue;
-        SCOPED_TRACE(std::string(kernel.name) + " " + c.name());
-        const auto whole = on_device.run_invariant(kernel, {problem.sequences()});
-        EXPECT_LT(relative_error(whole, expected), bound_of(c.dtype));
-        EXPECT_TRUE(on_device.run_invariant(kernel, chunks) == whole);
-        EXPECT_TRUE(on_device.run_invariant(kernel, single) == whole);
-      }
+      expect_rows_have_the_same_bits(device(), c);
     }
   }
 }
 
-// A step that is padded to more rows: those behind its last sequence's were NaN and are zero.
 TEST_F(AttentionCuda, RowsOfPaddingAreZero) {
   for (const DType dtype : {DType::kBF16, DType::kF32}) {
     for (const int32_t dim : {48, 64, 80, 96, 128, 256, 512}) {
       for (const size_t there : {1, 3, 5}) {
-        const CudaCase c{
-            .heads = {6, 2, dim},
-            .dtype = dtype,
-            .parts = {{1, 700}, {1, 33}, {1, 2100}, {40, 200}, {1, 1}, {1, 64}, {9, 9}},
-            .kept = there == 1   ? std::nullopt
-                    : there == 3 ? std::optional(KvFormat::kFp8)
-                                 : std::optional(KvFormat::kInt8Head)};
-        Problem problem(c);
-        std::vector<float> expected = problem.expected();
-        const auto first = static_cast<size_t>(problem.sequences()[there].row_first) * 6 *
-                           static_cast<size_t>(dim);
-        expected.resize(first);
-        OnDevice on_device(device(), problem);
-        for (const auto& kernel : attention_cuda_kernels()) {
-          if (!on_device.supports(kernel)) continue;
-          for (const bool batch_invariant : {false, true}) {
-            SCOPED_TRACE(std::string(kernel.name) + " " + c.name() + " first " +
-                         std::to_string(there));
-            const auto out = on_device.run_first(kernel, there, batch_invariant);
-            EXPECT_LT(relative_error({out.begin(), out.begin() + static_cast<ptrdiff_t>(first)},
-                                     expected),
-                      bound_of(dtype));
-            EXPECT_EQ(std::count(out.begin() + static_cast<ptrdiff_t>(first), out.end(), 0.0f),
-                      static_cast<ptrdiff_t>(out.size() - first));
-          }
-        }
+        expect_padding_is_zero(
+            device(),
+            {.heads = {6, 2, dim},
+             .dtype = dtype,
+             .parts = {{1, 700}, {1, 33}, {1, 2100}, {40, 200}, {1, 1}, {1, 64}, {9, 9}},
+             .kept = there == 1   ? std::nullopt
+                     : there == 3 ? std::optional(KvFormat::kFp8)
+                                  : std::optional(KvFormat::kInt8Head)},
+            there);
       }
     }
   }
 }
 
-// One sequence's NaN is its own: its neighbours have the same bits as without it.
 TEST_F(AttentionCuda, ANanStaysInItsSequence) {
   for (const std::optional<KvFormat> kept : {std::optional<KvFormat>(),
                                              {KvFormat::kFp8},
                                              {KvFormat::kInt8Head},
                                              {KvFormat::kInt4Head}}) {
-    const CudaCase c{
-        .heads = {8, 2, 128}, .parts = {{40, 40}, {1, 700}, {150, 150}, {1, 700}}, .kept = kept};
-    Problem clean(c), faulty(c);
-    faulty.set_value(0, 20, std::nanf(""));
-    faulty.set_value(1, 20, std::nanf(""));
-    OnDevice clean_on(device(), clean), faulty_on(device(), faulty);
-    for (const auto& kernel : attention_cuda_kernels()) {
-      if (!clean_on.supports(kernel) || !faulty_on.supports(kernel)) continue;
-      const std::vector<float> a = clean_on.run(kernel), b = faulty_on.run(kernel);
-      const size_t row = 8 * 128;
-      EXPECT_TRUE(std::equal(a.begin() + 41 * row, a.end(), b.begin() + 41 * row)) << kernel.name;
-      EXPECT_TRUE(std::isnan(b[39 * row]) && std::isnan(b[40 * row])) << kernel.name;
-    }
+    expect_a_nan_stays_in_its_sequence(
+        device(),
+        {.heads = {8, 2, 128}, .parts = {{40, 40}, {1, 700}, {150, 150}, {1, 700}}, .kept = kept});
   }
 }
 

@@ -16,8 +16,9 @@ CUtensorMap encode(DType dtype, const void* base, const cuuint64_t (&sizes)[kRan
 
 }  // namespace
 
-CUtensorMap page_map(const KvLayerView& kv, const std::byte* part, int32_t chunk) {
-  const auto dim = static_cast<cuuint64_t>(kv.k_dim);
+CUtensorMap page_map(const KvLayerView& kv, const std::byte* part, int32_t head_dim,
+                     int32_t chunk) {
+  const auto dim = static_cast<cuuint64_t>(head_dim);
   const auto wide = static_cast<cuuint64_t>(chunk);
   const auto heads = static_cast<cuuint64_t>(kv.kv_heads);
   // The pool's size is not known here; block tables hold blocks of the pool alone.

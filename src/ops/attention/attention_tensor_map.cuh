@@ -8,9 +8,9 @@
 
 namespace headrace::gpu {
 
-// `part`: the K or V part of block 0. A box is one page (page.cuh) at coordinates
-// {0, 0, 0, 2 * head, block}.
-CUtensorMap page_map(const KvLayerView& kv, const std::byte* part, int32_t chunk);
+// `part`: the K or V part of block 0, whose heads have `head_dim` components. A box is one page
+// (page.cuh) at coordinates {0, 0, 0, 2 * head, block}.
+CUtensorMap page_map(const KvLayerView& kv, const std::byte* part, int32_t head_dim, int32_t chunk);
 
 // A box is `positions` rows x the `group` query heads of a key head x one chunk, at coordinates
 // {0, first query head, row, chunk number}: in shared memory [position][head][chunk], swizzled as

@@ -3,7 +3,7 @@
 namespace headrace {
 
 void attention_cuda_d128(OpContext& context, const AttentionArgs& args) {
-  gpu::run_attention<128>(context, args);
+  gpu::run_attention<gpu::HeadShape<128>>(context, args);
 }
 
 }  // namespace headrace

@@ -3,7 +3,7 @@
 namespace headrace {
 
 void attention_cuda_d256(OpContext& context, const AttentionArgs& args) {
-  gpu::run_attention<256>(context, args);
+  gpu::run_attention<gpu::HeadShape<256>>(context, args);
 }
 
 }  // namespace headrace

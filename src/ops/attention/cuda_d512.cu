@@ -13,7 +13,8 @@ constexpr int kDim = 512;
 
 template <PageNumbers kPageNumbers>
 struct WideShape {
-  static constexpr int kDim = headrace::kDim;
+  static constexpr int kDim = headrace::kDim, kValueDim = kDim;
+  static constexpr bool kAlibi = false;
   static constexpr int kRows = 8;
   static constexpr PageNumbers kNumbers = kPageNumbers;
   static constexpr bool kPlain = kNumbers == PageNumbers::kPlain;

@@ -3,7 +3,7 @@
 namespace headrace {
 
 void attention_cuda_d64(OpContext& context, const AttentionArgs& args) {
-  gpu::run_attention<64>(context, args);
+  gpu::run_attention<gpu::HeadShape<64>>(context, args);
 }
 
 }  // namespace headrace

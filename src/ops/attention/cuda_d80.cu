@@ -3,7 +3,7 @@
 namespace headrace {
 
 void attention_cuda_d80(OpContext& context, const AttentionArgs& args) {
-  gpu::run_attention<80>(context, args);
+  gpu::run_attention<gpu::HeadShape<80>>(context, args);
 }
 
 }  // namespace headrace

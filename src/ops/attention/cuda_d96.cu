@@ -3,7 +3,7 @@
 namespace headrace {
 
 void attention_cuda_d96(OpContext& context, const AttentionArgs& args) {
-  gpu::run_attention<96>(context, args);
+  gpu::run_attention<gpu::HeadShape<96>>(context, args);
 }
 
 }  // namespace headrace

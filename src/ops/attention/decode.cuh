@@ -25,9 +25,10 @@
 
 namespace headrace::gpu {
 
-template <int kHeadDim, int kTileRows, PageNumbers kPageNumbers = PageNumbers::kPlain>
+template <class Heads, int kTileRows, PageNumbers kPageNumbers = PageNumbers::kPlain>
 struct DecodeShape {
-  static constexpr int kDim = kHeadDim;
+  static constexpr int kDim = Heads::kDim, kValueDim = Heads::kValueDim;
+  static constexpr bool kAlibi = Heads::kAlibi;
   static constexpr int kRows = kTileRows;
   static constexpr PageNumbers kNumbers = kPageNumbers;
   static constexpr bool kPlain = kNumbers == PageNumbers::kPlain;
@@ -39,7 +40,7 @@ struct DecodeShape {
   // would have two stages; 8 x 4 a stage of which there are most.
   static constexpr int kSpareBytes = kPlain ? 256 : 512;
   static constexpr int kStagesMax = (kSpareBytes - 16) / (8 * 4);
-  static constexpr int kStride = kDim + 4;  // floats between rows of sums: no bank conflicts
+  static constexpr int kStride = kValueDim + 4;  // floats between rows of sums: no bank conflicts
   static constexpr int kMergeBytes = kWarps * kRows * (kStride + 2) * 4;
   static constexpr int kStageBytes = kWarps * 2 * kPageBytes;
   // Of the 228 KB that the thread blocks of a multiprocessor share, 1 KB is the system's a block.
@@ -50,7 +51,7 @@ struct DecodeShape {
 };
 
 template <class T, class Shape>
-using DecodePages = PagesOf<T, Shape::kDim, Shape::kNumbers>;
+using DecodePages = PagesOf<T, Shape::kDim, Shape::kValueDim, Shape::kNumbers>;
 
 template <class Shape>
 struct alignas(1024) DecodeShared {
@@ -93,7 +94,7 @@ class DecodeWarp {
   using Source = typename Pages::Source;
   using Shared = DecodeShared<Shape>;
   static constexpr int kRowTiles = kRows / 8;
-  static constexpr int kSteps = kDim / 16;
+  static constexpr int kSteps = kDim / 16, kValueSteps = Shape::kValueDim / 16;
   static constexpr float kSlack = 8.0f;  // weights are at most 2^8, which fits the 16-bit types
   using Cursor = PageCursor<Shape::kWarps>;
 
@@ -133,7 +134,7 @@ class DecodeWarp {
   }
 
   // q as the B operand: 16 components x 8 rows a step; rows past the tile's end are 0.
-  __device__ void load_queries(const AttentionArguments<T>& args, const AttentionTileWork& tile,
+  __device__ void load_queries(const ArgumentsOf<T, Shape>& args, const AttentionTileWork& tile,
                                int32_t head) {
 #pragma unroll
     for (int r = 0; r < kRowTiles; ++r) {
@@ -149,6 +150,9 @@ class DecodeWarp {
 #pragma unroll
       for (int j = 0; j < 2; ++j) {
         last_key_[r][j] = tile.position + column(r, j) / args.group;
+        if constexpr (Shape::kAlibi) {
+          slopes_[r][j] = args.slopes[head * args.group + column(r, j) % args.group] * kLog2e;
+        }
       }
     }
   }
@@ -187,7 +191,7 @@ class DecodeWarp {
         }
       }
 #pragma unroll
-      for (int s = 0; s < kSteps; ++s) {
+      for (int s = 0; s < kValueSteps; ++s) {
 #pragma unroll
         for (int j = 0; j < 4; ++j) {
           shared_.sums[warp_][column(r, j % 2)][Pages::component(lane_, s, j / 2)] = sums_[r][s][j];
@@ -216,7 +220,7 @@ class DecodeWarp {
         total_[r][j] = 0.0f;
       }
 #pragma unroll
-      for (int s = 0; s < kSteps; ++s) {
+      for (int s = 0; s < kValueSteps; ++s) {
 #pragma unroll
         for (int j = 0; j < 4; ++j) sums_[r][s][j] = 0.0f;
       }
@@ -239,7 +243,7 @@ class DecodeWarp {
     const int32_t block = __shfl_sync(0xffffffffu, loading_.blocks, loading_.next % 32);
     if (lane_ == 0) {
       Barrier& arrived = shared_.arrived[warp_][load_stage_];
-      arrived.arrive_expecting(2 * Shape::kPageBytes);
+      arrived.arrive_expecting(Pages::kFetchedBytes);
       Pages::fetch(source_, shared_.ring[warp_][load_stage_], loading_.head, block, arrived);
     }
     load_stage_ = load_stage_ + 1 == Shape::kStages ? 0 : load_stage_ + 1;
@@ -318,6 +322,11 @@ class DecodeWarp {
       for (int j = 0; j < 4; ++j) {
         scores[r][j] = args.scores.cap > 0 ? args.scores.capped(scores[r][j])
                                            : scores[r][j] * args.scores.factor;
+        if constexpr (Shape::kAlibi) {
+          const int32_t key = first + lane_ / 4 + j / 2 * 8;
+          const auto distance = static_cast<float>(key - last_key_[r][j % 2]);
+          scores[r][j] = fmaf(slopes_[r][j % 2], distance, scores[r][j]);
+        }
         if (masked) {
           const int32_t key = first + lane_ / 4 + j / 2 * 8;
           const int32_t last = last_key_[r][j % 2];
@@ -360,7 +369,7 @@ class DecodeWarp {
       total_[r][j] *= keep[j];
     }
 #pragma unroll
-    for (int s = 0; s < kSteps; ++s) {
+    for (int s = 0; s < kValueSteps; ++s) {
 #pragma unroll
       for (int j = 0; j < 4; ++j) sums_[r][s][j] *= keep[j % 2];
     }
@@ -399,7 +408,8 @@ class DecodeWarp {
   int32_t last_key_[kRowTiles][2];  // that a column sees
   float origin_[kRowTiles][2];      // of weights, in base 2; -inf: no key was seen
   float total_[kRowTiles][2];       // of this thread's keys
-  float sums_[kRowTiles][kSteps][4];
+  float sums_[kRowTiles][kValueSteps][4];
+  float slopes_[kRowTiles][2];  // with ALiBi: of scores in base 2
 };
 
 // Softmax states of one row and four components, merged one after the other.
@@ -430,7 +440,7 @@ __device__ void write_row(const AttentionArguments<T>& args, const AttentionTile
   }
   const float inverse = 1.0f / state.total;
   T* out = args.out.row(tile.row_first + row / args.group) +
-           static_cast<int64_t>(query_head) * args.head_dim + d;
+           static_cast<int64_t>(query_head) * args.value_dim + d;
   *reinterpret_cast<uint2*>(out) =
       make_uint2(packed<T>(state.sums[0] * inverse, state.sums[1] * inverse),
                  packed<T>(state.sums[2] * inverse, state.sums[3] * inverse));
@@ -477,10 +487,10 @@ __device__ bool last_split(const AttentionArguments<T>& args, const AttentionTil
 template <class T, class Shape>
 __device__ void finish_tile(const AttentionArguments<T>& args, const AttentionTileWork& tile,
                             int32_t head, DecodeShared<Shape>& shared) {
-  constexpr int kDim = Shape::kDim, kRows = Shape::kRows;
-  constexpr int kPerRow = kDim / 4;
+  constexpr int kValueDim = Shape::kValueDim, kRows = Shape::kRows;
+  constexpr int kPerRow = kValueDim / 4;
   const int items = tile.row_count * args.group * kPerRow;
-  const auto part = PartialTile<kDim, kRows>::of(args, tile, tile.split, head);
+  const auto part = PartialTile<kValueDim, kRows>::of(args, tile, tile.split, head);
   for (int item = static_cast<int>(threadIdx.x); item < items; item += Shape::kThreads) {
     const int row = item / kPerRow, d = item % kPerRow * 4;
     MergedState state;
@@ -505,7 +515,7 @@ __device__ void finish_tile(const AttentionArguments<T>& args, const AttentionTi
     MergedState state;
 #pragma unroll 8
     for (int split = 0; split < tile.split_count; ++split) {
-      const auto other = PartialTile<kDim, kRows>::of(args, tile, split, head);
+      const auto other = PartialTile<kValueDim, kRows>::of(args, tile, split, head);
       state.add(__ldcg(other.origin(row)), __ldcg(other.total(row)), __ldcg(other.sums(row, d)));
     }
     write_row(args, tile, head, row, d, state);
@@ -518,7 +528,7 @@ class StoredRows {
  public:
   struct Arguments {};
 
-  __device__ StoredRows(DecodeShared<Shape>&, const AttentionArguments<T>& args, const Arguments&)
+  __device__ StoredRows(DecodeShared<Shape>&, const ArgumentsOf<T, Shape>& args, const Arguments&)
       : args_(args) {}
 
   // Until pages, and then queries, may be read. wait_for_rows() of all that writes anything.
@@ -541,13 +551,13 @@ class StoredRows {
   __device__ void complete_page(const AttentionTileWork&, int, int, Stage&) const {}
 
  private:
-  const AttentionArguments<T>& args_;
+  const ArgumentsOf<T, Shape>& args_;
 };
 
 template <class T, class Shape, class Rows>
 __global__ void __launch_bounds__(Shape::kThreads, Shape::kBlocksPerSm)
     attention_decode(const __grid_constant__ typename DecodePages<T, Shape>::Source source,
-                     AttentionArguments<T> args, typename Rows::Arguments rows_args,
+                     ArgumentsOf<T, Shape> args, typename Rows::Arguments rows_args,
                      int32_t out_rows) {
   extern __shared__ __align__(1024) std::byte dynamic[];
   auto& shared = *reinterpret_cast<DecodeShared<Shape>*>(dynamic);
@@ -609,7 +619,7 @@ __global__ void __launch_bounds__(Shape::kThreads, Shape::kBlocksPerSm)
 
 template <class T, class Shape, class Rows = StoredRows<T, Shape>>
 void launch_decode(OpContext& context, const AttentionArgs& args,
-                   const AttentionArguments<T>& arguments,
+                   const ArgumentsOf<T, Shape>& arguments,
                    const typename Rows::Arguments& rows_arguments = {}) {
   constexpr int kBytes = sizeof(DecodeShared<Shape>);
   static_assert((kBytes + 1024) * Shape::kBlocksPerSm <= 228 * 1024);

@@ -15,29 +15,33 @@
 
 namespace headrace::gpu {
 
-// Of 16-bit elements, by the boxes of a tensor map (page.cuh).
-template <class T, int kDim>
+// Of 16-bit elements, by the boxes of a tensor map (page.cuh). Values may have fewer components
+// than keys.
+template <class T, int kDim, int kValueDim>
 class WidePages {
   using P = Page<kDim>;
+  using V = Page<kValueDim>;
 
  public:
   using Operand = T;
   static constexpr int kBytes = P::kBytes;
-  static constexpr int kSteps = kDim / 16;
+  static constexpr int kFetchedBytes = P::kBytes + V::kBytes;
+  static constexpr int kSteps = kDim / 16, kValueSteps = kValueDim / 16;
   static constexpr bool kScaled = false;  // whether tokens have scales
 
   struct Source {
     CUtensorMap keys, values;
   };
   static Source source(const KvLayerView& kv) {
-    return {page_map(kv, kv.base, P::kChunk), page_map(kv, kv.base + kv.v_offset, P::kChunk)};
+    return {page_map(kv, kv.base, kDim, P::kChunk),
+            page_map(kv, kv.base + kv.v_offset, kValueDim, V::kChunk)};
   }
   // One thread.
   __device__ static void prefetch(const Source& from) {
     prefetch_tensor_map(from.keys);
     prefetch_tensor_map(from.values);
   }
-  // One thread. `to`: the pages of keys and of values; kBytes of each count towards `arrived`.
+  // One thread. `to`: the pages of keys and of values; kFetchedBytes count towards `arrived`.
   __device__ static void fetch(const Source& from, std::byte (&to)[2][kBytes], int32_t head,
                                int32_t block, Barrier& arrived) {
     copy_box(to[0], from.keys, arrived, 0, 0, 0, 2 * head, block);
@@ -46,7 +50,7 @@ class WidePages {
 
   __device__ explicit WidePages(int lane)
       : key_lane_(P::lane_part(lane % 8 + lane / 8 % 2 * 8, lane / 16 * 8)),
-        value_lane_(P::lane_part(lane % 8 + lane / 16 * 8, lane / 8 % 2 * 8)) {}
+        value_lane_(V::lane_part(lane % 8 + lane / 16 * 8, lane / 8 % 2 * 8)) {}
 
   // body(step, operand) for each step of a page of keys, of values. `low`, `high`: what is kept of
   // the values of tokens t and t + 1, t + 8 and t + 9, t = lane % 4 * 2: a mask for 16 bits each.
@@ -63,9 +67,9 @@ class WidePages {
   __device__ __forceinline__ void for_values(uint32_t page, uint32_t low, uint32_t high,
                                              const Body& body) const {
 #pragma unroll
-    for (int s = 0; s < kSteps; ++s) {
+    for (int s = 0; s < kValueSteps; ++s) {
       uint32_t a[4];
-      load_matrices_transposed(a, page + P::at(value_lane_, s * 16));
+      load_matrices_transposed(a, page + V::at(value_lane_, s * 16));
       a[0] &= low;
       a[1] &= low;
       a[2] &= high;
@@ -86,7 +90,8 @@ class WidePages {
   }
 
  private:
-  const typename P::LanePart key_lane_, value_lane_;
+  const typename P::LanePart key_lane_;
+  const typename V::LanePart value_lane_;
 };
 
 // Of numbers in columns (page_numbers.cuh): 256 bytes a column, 16 for each token. Products are of
@@ -104,6 +109,7 @@ class ColumnPages {
  public:
   using Operand = __half;
   static constexpr int kBytes = static_cast<int>(Numbers::head_bytes(kDim, kPageTokens));
+  static constexpr int kFetchedBytes = 2 * kBytes;
   static constexpr int kSteps = kDim / 16;
   static constexpr bool kScaled = Numbers::kScaled;
 
@@ -191,21 +197,22 @@ class ColumnPages {
   const int lane_;
 };
 
-template <class T, int kDim, PageNumbers kNumbers>
+template <class T, int kDim, int kValueDim, PageNumbers kNumbers>
 struct PagesOfNumbers {
+  static_assert(kValueDim == kDim, "columns of keys and values are alike");
   using Type = ColumnPages<T, kDim, kNumbers>;
 };
-template <class T, int kDim>
-struct PagesOfNumbers<T, kDim, PageNumbers::kPlain> {
-  using Type = WidePages<T, kDim>;
+template <class T, int kDim, int kValueDim>
+struct PagesOfNumbers<T, kDim, kValueDim, PageNumbers::kPlain> {
+  using Type = WidePages<T, kDim, kValueDim>;
 };
-template <class T, int kDim, PageNumbers kNumbers>
-using PagesOf = typename PagesOfNumbers<T, kDim, kNumbers>::Type;
+template <class T, int kDim, int kValueDim, PageNumbers kNumbers>
+using PagesOf = typename PagesOfNumbers<T, kDim, kValueDim, kNumbers>::Type;
 
-// Of one head's keys or values, of 16-bit activations.
+// The place of one head's keys, and that of its values, of 16-bit activations.
 template <int kDim, PageNumbers kNumbers>
 constexpr int decode_page_bytes() {
-  return PagesOf<__half, kDim, kNumbers>::kBytes;
+  return PagesOf<__half, kDim, kDim, kNumbers>::kBytes;
 }
 
 }  // namespace headrace::gpu

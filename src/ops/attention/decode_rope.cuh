@@ -170,7 +170,7 @@ inline bool recording(OpContext& context) {
 
 template <class T, int kDim>
 void launch_rope_decode(OpContext& context, const RopeAttentionArgs& args) {
-  using Shape = DecodeShape<kDim, 8>;
+  using Shape = DecodeShape<HeadShape<kDim>, 8>;
   using Rows = RopeRows<T, Shape>;
   const AttentionArgs& attention = args.attention;
   const RopeKvArgs& rope = args.rope;

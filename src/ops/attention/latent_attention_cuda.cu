@@ -565,17 +565,18 @@ void run_latents(OpContext& context, const AttentionArgs& args) {
     arguments.rows = reinterpret_cast<LatentShares*>(memory + latent_sums_bytes(shape));
   }
   const bool paired = arguments.groups == 2;
-  gpu::check_launch(context.stream,
-                    gpu::launch_overlapped(
-                        paired ? attend_latents<T, true> : attend_latents<T, false>,
-                        {.blocks = static_cast<unsigned>(latent_teams(shape) * arguments.groups),
-                         .threads = kThreads,
-                         .shared_bytes = kBytes,
-                         .cluster = paired ? 2 : 1},
-                        gpu::stream_of(context),
-                        gpu::query_map(args.q, kKeyDim, arguments.group_heads, arguments.positions,
-                                       LatentPage::kChunk),
-                        gpu::page_map(args.kv, args.kv.base, LatentPage::kChunk), arguments));
+  gpu::check_launch(
+      context.stream,
+      gpu::launch_overlapped(
+          paired ? attend_latents<T, true> : attend_latents<T, false>,
+          {.blocks = static_cast<unsigned>(latent_teams(shape) * arguments.groups),
+           .threads = kThreads,
+           .shared_bytes = kBytes,
+           .cluster = paired ? 2 : 1},
+          gpu::stream_of(context),
+          gpu::query_map(args.q, kKeyDim, arguments.group_heads, arguments.positions,
+                         LatentPage::kChunk),
+          gpu::page_map(args.kv, args.kv.base, kKeyDim, LatentPage::kChunk), arguments));
   // Steps of few rows may be recorded: they then have padding, and tiles that are shared out at
   // another time.
   if (rows <= shape.sequences_max || args.plan->has_merge) {
@@ -595,8 +596,9 @@ bool latent_attention_fits(const DeviceTraits& traits, const AttentionArgs& args
          kv.v_aliases_k && kv.kv_heads == 1 && kv.k_dim == kKeyDim && kv.v_dim == kValueDim &&
          (args.q.dtype == DType::kF16 || args.q.dtype == DType::kBF16) &&
          !has_scales(kv.k_format) && kv_element(kv.k_format) == args.q.dtype &&
-         args.sinks == nullptr && gpu::rows_aligned(args.q) && gpu::rows_aligned(args.out) &&
-         gpu::multiple_of_access(kv.base) && kv.block_stride % gpu::kAccessBytes == 0;
+         args.sinks == nullptr && args.slopes == nullptr && gpu::rows_aligned(args.q) &&
+         gpu::rows_aligned(args.out) && gpu::multiple_of_access(kv.base) &&
+         kv.block_stride % gpu::kAccessBytes == 0;
 }
 
 void attention_cuda_latents(OpContext& context, const AttentionArgs& args) {

@@ -28,22 +28,24 @@ namespace headrace::gpu {
 inline constexpr int kWarpgroupThreads = 128;
 inline constexpr int kConsumerRows = 64;
 
-template <int kHeadDim, bool kSplitTiles>
+template <class Heads, bool kSplitTiles>
 struct PrefillShape {
-  static constexpr int kDim = kHeadDim;
+  static constexpr int kDim = Heads::kDim, kValueDim = Heads::kValueDim;
+  static constexpr bool kAlibi = Heads::kAlibi;
   static constexpr bool kSplits = kSplitTiles;  // whether tiles may have several splits
   static constexpr int kTileRows = prefill_tile_rows(kDim);
   static constexpr int kConsumers = kTileRows / kConsumerRows;  // warpgroups that compute
   static constexpr int kThreads = (1 + kConsumers) * kWarpgroupThreads;
   static constexpr int kConsumerRegisters = kConsumers == 2 ? 240 : 160;
-  static constexpr int kKeys = kDim <= 128 ? 128 : 64;  // a step
+  static constexpr int kKeys = kValueDim <= 128 ? 128 : 64;  // a step
   static constexpr int kPages = kKeys / kPageTokens;
   static constexpr int kStages = kConsumers;
   static constexpr int kQueryStages = kDim <= 128 ? 2 : 1;  // tiles
-  static constexpr int kStepBytes = kPages * Page<kDim>::kBytes;
+  static constexpr int kKeyStepBytes = kPages * Page<kDim>::kBytes;
+  static constexpr int kValueStepBytes = kPages * Page<kValueDim>::kBytes;
   static constexpr int kQueryChunkBytes = kTileRows * Page<kDim>::kRowBytes;
   // Whether the warpgroups take turns at the tensor cores.
-  static constexpr bool kTurns = kDim <= 128;
+  static constexpr bool kTurns = kValueDim <= 128;
   static_assert(kConsumers <= kPrefillParts && kPrefillSteps % kKeys == 0);
 };
 
@@ -55,8 +57,8 @@ struct PrefillItem {
 template <class Shape>
 struct alignas(1024) PrefillShared {
   std::byte queries[Shape::kQueryStages][Page<Shape::kDim>::kChunks][Shape::kQueryChunkBytes];
-  std::byte keys[Shape::kStages][Shape::kStepBytes];
-  std::byte values[Shape::kStages][Shape::kStepBytes];
+  std::byte keys[Shape::kStages][Shape::kKeyStepBytes];
+  std::byte values[Shape::kStages][Shape::kValueStepBytes];
   PrefillItem items[2];
   Barrier item_full[2], item_empty[2];
   Barrier queries_full[Shape::kQueryStages], queries_empty[Shape::kQueryStages];
@@ -178,16 +180,18 @@ class PrefillProducer {
     return used ? tile.block_table[key / kPageTokens] : -1;
   }
 
+  template <int kStepBytes>
   __device__ void load_step(int32_t head, int32_t block, const CUtensorMap& map,
-                            std::byte (&stages)[Shape::kStages][Shape::kStepBytes],
+                            std::byte (&stages)[Shape::kStages][kStepBytes],
                             Barrier (&full)[Shape::kStages], Barrier (&empty)[Shape::kStages],
                             RingPlace<Shape::kStages>& place) {
+    constexpr int kPageBytes = kStepBytes / Shape::kPages;
     const int pages = __popc(__ballot_sync(0xffffffffu, block >= 0));
     empty[place.slot].wait(place.parity ^ 1);
-    if (lane_ == 0) full[place.slot].arrive_expecting(static_cast<uint32_t>(pages * P::kBytes));
+    if (lane_ == 0) full[place.slot].arrive_expecting(static_cast<uint32_t>(pages * kPageBytes));
     __syncwarp();
     if (block >= 0) {
-      copy_box(stages[place.slot] + lane_ * P::kBytes, map, full[place.slot], 0, 0, 0, 2 * head,
+      copy_box(stages[place.slot] + lane_ * kPageBytes, map, full[place.slot], 0, 0, 0, 2 * head,
                block);
     }
     place.advance();
@@ -215,15 +219,18 @@ struct RowPair {
   float total[2];    // of this thread's keys
   int32_t last_key[2];
   int32_t first_key[2];
+  float slope[2];  // with ALiBi: of scores in base 2
 };
 
 template <class T, class Shape>
 class PrefillConsumer {
   using P = Page<Shape::kDim>;
-  static constexpr int kDim = Shape::kDim, kKeys = Shape::kKeys;
+  using V = Page<Shape::kValueDim>;
+  using Arguments = ArgumentsOf<T, Shape>;
+  static constexpr int kDim = Shape::kDim, kValueDim = Shape::kValueDim, kKeys = Shape::kKeys;
   using Scores = float[kKeys / 2];
   using Weights = uint32_t[kKeys / 4];
-  using Sums = float[kDim / 2];
+  using Sums = float[kValueDim / 2];
 
  public:
   __device__ PrefillConsumer(PrefillShared<Shape>& shared, int consumer)
@@ -232,7 +239,7 @@ class PrefillConsumer {
         thread_(static_cast<int>(threadIdx.x) % kWarpgroupThreads),
         row_(consumer * kConsumerRows + thread_ / 32 * 16 + thread_ % 32 / 4) {}
 
-  __device__ __forceinline__ void run(const AttentionArguments<T>& args) {
+  __device__ __forceinline__ void run(const Arguments& args) {
     if (Shape::kTurns && consumer_ == Shape::kConsumers - 1) pass_turn();
     RingPlace<2> place;
     while (true) {
@@ -262,9 +269,9 @@ class PrefillConsumer {
     if (thread_ % 32 == 0) empty.arrive();
   }
 
-  __device__ __forceinline__ void attend(const AttentionArguments<T>& args,
-                                         const AttentionTileWork& tile, int32_t head) {
-    RowPair rows = rows_of_tile(args, tile);
+  __device__ __forceinline__ void attend(const Arguments& args, const AttentionTileWork& tile,
+                                         int32_t head) {
+    RowPair rows = rows_of_tile(args, tile, head);
     const int32_t steps = steps_of<kKeys>(tile);
     Scores scores;
     Weights weights;
@@ -321,8 +328,9 @@ class PrefillConsumer {
     write(args, tile, head, rows, sums);
   }
 
-  __device__ __forceinline__ RowPair rows_of_tile(const AttentionArguments<T>& args,
-                                                  const AttentionTileWork& tile) const {
+  __device__ __forceinline__ RowPair rows_of_tile(const Arguments& args,
+                                                  const AttentionTileWork& tile,
+                                                  int32_t head) const {
     RowPair rows;
 #pragma unroll
     for (int j = 0; j < 2; ++j) {
@@ -330,6 +338,9 @@ class PrefillConsumer {
       rows.total[j] = 0.0f;
       rows.last_key[j] = tile.position + (row_ + 8 * j) / args.group;
       rows.first_key[j] = args.first_key(rows.last_key[j]);
+      if constexpr (Shape::kAlibi) {
+        rows.slope[j] = args.slopes[head * args.group + (row_ + 8 * j) % args.group] * kLog2e;
+      }
     }
     return rows;
   }
@@ -356,16 +367,16 @@ class PrefillConsumer {
 
   // sums (+)= P V, in flight when this returns.
   __device__ __forceinline__ void multiply_values(Weights& weights, int slot, Sums& sums, int add) {
-    constexpr auto kValueLayout = OperandLayout::of(P::kRowBytes, P::kGroupBytes, P::kChunkBytes);
+    constexpr auto kValueLayout = OperandLayout::of(V::kRowBytes, V::kGroupBytes, V::kChunkBytes);
     const uint32_t values = shared_address(shared_.values[slot]);
     pin(weights);
     pin(sums);
     products_fence();
 #pragma unroll
     for (int page = 0; page < Shape::kPages; ++page) {
-      Product<T, kDim>::registers(sums, weights + page * 4,
-                                  kValueLayout.at(values + static_cast<uint32_t>(page * P::kBytes)),
-                                  page > 0 ? 1 : add);
+      Product<T, kValueDim>::registers(
+          sums, weights + page * 4,
+          kValueLayout.at(values + static_cast<uint32_t>(page * V::kBytes)), page > 0 ? 1 : add);
     }
     products_commit();
   }
@@ -377,17 +388,39 @@ class PrefillConsumer {
     const int32_t first = tile.step_first + step * kKeys;
     const int32_t before = max(tile.key_first - first, 0), behind = tile.key_last - first;
     if (before == 0 && behind >= kKeys) return;
-    constexpr int kUnits = kDim / 8;  // of 16 bytes, a token
+    constexpr int kUnits = kValueDim / 8;  // of 16 bytes, a token
     std::byte* values = shared_.values[slot];
     for (int unit = thread_; unit < kKeys * kUnits; unit += kWarpgroupThreads) {
-      const int token = unit / kUnits, chunk = unit % kUnits / (P::kChunk / 8);
+      const int token = unit / kUnits, chunk = unit % kUnits / (V::kChunk / 8);
       if (token >= before && token < behind) continue;
-      const int offset = token / 8 * P::kGroupBytes + chunk * P::kChunkBytes +
-                         token % 8 * P::kRowBytes + unit % (P::kChunk / 8) * 16;
+      const int offset = token / 8 * V::kGroupBytes + chunk * V::kChunkBytes +
+                         token % 8 * V::kRowBytes + unit % (V::kChunk / 8) * 16;
       *reinterpret_cast<uint4*>(values + offset) = make_uint4(0, 0, 0, 0);
     }
     fence_async_proxy();
     named_sync(kConsumerBarrier + consumer_, kWarpgroupThreads);
+  }
+
+  // What scores behind mask() are multiplied by to be in base 2.
+  __device__ __forceinline__ static float score_factor(const AttentionArguments<T>& args) {
+    return Shape::kAlibi || args.scores.cap > 0 ? 1.0f : args.scores.factor;
+  }
+
+  // ALiBi: products become scores in base 2, less what the distances of their keys cost. `mine`:
+  // the first of this thread's keys. Distances are from a row's own position, so that scores of
+  // long texts keep their bits.
+  __device__ __forceinline__ static void lean(const AttentionArguments<T>& args,
+                                              const RowPair& rows, int32_t mine, Scores& scores) {
+#pragma unroll
+    for (int j = 0; j < 2; ++j) {
+      const float first = rows.slope[j] * static_cast<float>(mine - rows.last_key[j]);
+#pragma unroll
+      for (int i = 0; i < kKeys / 2; ++i) {
+        if (i / 2 % 2 != j) continue;
+        const auto behind = static_cast<float>(i / 4 * 8 + i % 2);  // the first key
+        scores[i] = fmaf(scores[i], args.scores.factor, fmaf(rows.slope[j], behind, first));
+      }
+    }
   }
 
   // Caps the scores; those of keys that a row does not see become -inf. The later of the thread's
@@ -395,11 +428,12 @@ class PrefillConsumer {
   __device__ __forceinline__ void mask(const AttentionArguments<T>& args,
                                        const AttentionTileWork& tile, int32_t step,
                                        const RowPair& rows, Scores& scores) const {
-    if (args.scores.cap > 0) {
+    if (!Shape::kAlibi && args.scores.cap > 0) {
 #pragma unroll
       for (int i = 0; i < kKeys / 2; ++i) scores[i] = args.scores.capped(scores[i]);
     }
     const int32_t first = tile.step_first + step * kKeys;
+    if constexpr (Shape::kAlibi) lean(args, rows, first + thread_ % 4 * 2, scores);
     const bool masked = first + kKeys > tile.position + 1 || first < rows.first_key[1];
     if (!masked) return;
     const int32_t mine = first + thread_ % 4 * 2;
@@ -416,7 +450,7 @@ class PrefillConsumer {
   // of which another batch's tile has more or fewer, changes no bit of the row.
   __device__ __forceinline__ void weigh(const AttentionArguments<T>& args, RowPair& rows,
                                         Scores& scores, float (&keep)[2]) const {
-    const float factor = args.scores.cap > 0 ? 1.0f : args.scores.factor;
+    const float factor = score_factor(args);
 #pragma unroll
     for (int j = 0; j < 2; ++j) {
       float largest = rows.largest[j];
@@ -443,7 +477,7 @@ class PrefillConsumer {
 
   __device__ __forceinline__ void rescale(Sums& sums, const float (&keep)[2]) const {
 #pragma unroll
-    for (int i = 0; i < kDim / 2; ++i) sums[i] *= keep[i / 2 % 2];
+    for (int i = 0; i < kValueDim / 2; ++i) sums[i] *= keep[i / 2 % 2];
   }
 
   // Sums of 16 keys to an A operand: the layouts agree.
@@ -456,8 +490,8 @@ class PrefillConsumer {
 
   // Where this thread's part of a split is: four floats, and as many every kPartialStride.
   static constexpr int kPartialStride = 4 * kWarpgroupThreads;
-  static constexpr int64_t kPartialFloats = kConsumerRows * prefill_partial_floats(kDim);
-  static_assert(kPartialFloats == (kDim / 8 + 1) * kPartialStride);
+  static constexpr int64_t kPartialFloats = kConsumerRows * prefill_partial_floats(kValueDim);
+  static_assert(kPartialFloats == (kValueDim / 8 + 1) * kPartialStride);
   __device__ __forceinline__ float* partial(const AttentionArguments<T>& args,
                                             const AttentionTileWork& tile, int32_t split,
                                             int32_t head) const {
@@ -473,11 +507,11 @@ class PrefillConsumer {
                                         Sums& sums) {
     float* to = partial(args, tile, tile.split, head);
 #pragma unroll
-    for (int i = 0; i < kDim / 8; ++i) {
+    for (int i = 0; i < kValueDim / 8; ++i) {
       __stcg(reinterpret_cast<float4*>(to + i * kPartialStride),
              float4{sums[4 * i], sums[4 * i + 1], sums[4 * i + 2], sums[4 * i + 3]});
     }
-    __stcg(reinterpret_cast<float4*>(to + kDim / 8 * kPartialStride),
+    __stcg(reinterpret_cast<float4*>(to + kValueDim / 8 * kPartialStride),
            float4{rows.largest[0], rows.largest[1], rows.total[0], rows.total[1]});
     if (!last_split(args, tile, head)) return false;
 #pragma unroll
@@ -486,7 +520,7 @@ class PrefillConsumer {
       rows.total[j] = 0.0f;
     }
 #pragma unroll
-    for (int i = 0; i < kDim / 2; ++i) sums[i] = 0.0f;
+    for (int i = 0; i < kValueDim / 2; ++i) sums[i] = 0.0f;
 #pragma unroll 1
     for (int split = 0; split < tile.split_count; ++split) {
       add_split(args, partial(args, tile, split, head), rows, sums);
@@ -513,8 +547,9 @@ class PrefillConsumer {
 
   __device__ __forceinline__ void add_split(const AttentionArguments<T>& args, const float* from,
                                             RowPair& rows, Sums& sums) const {
-    const float factor = args.scores.cap > 0 ? 1.0f : args.scores.factor;
-    const float4 state = __ldcg(reinterpret_cast<const float4*>(from + kDim / 8 * kPartialStride));
+    const float factor = score_factor(args);
+    const float4 state =
+        __ldcg(reinterpret_cast<const float4*>(from + kValueDim / 8 * kPartialStride));
     const float largest[2] = {state.x, state.y}, total[2] = {state.z, state.w};
     float keep[2], take[2];
 #pragma unroll
@@ -527,7 +562,7 @@ class PrefillConsumer {
       rows.total[j] = rows.total[j] * keep[j] + total[j] * take[j];
     }
 #pragma unroll
-    for (int i = 0; i < kDim / 8; ++i) {
+    for (int i = 0; i < kValueDim / 8; ++i) {
       const float4 more = __ldcg(reinterpret_cast<const float4*>(from + i * kPartialStride));
       sums[4 * i] = sums[4 * i] * keep[0] + more.x * take[0];
       sums[4 * i + 1] = sums[4 * i + 1] * keep[0] + more.y * take[0];
@@ -539,7 +574,7 @@ class PrefillConsumer {
   __device__ __forceinline__ void write(const AttentionArguments<T>& args,
                                         const AttentionTileWork& tile, int32_t head, RowPair& rows,
                                         const Sums& sums) const {
-    const float factor = args.scores.cap > 0 ? 1.0f : args.scores.factor;
+    const float factor = score_factor(args);
 #pragma unroll
     for (int j = 0; j < 2; ++j) {
       float total = rows.total[j];
@@ -556,8 +591,8 @@ class PrefillConsumer {
         total = total * value + exp2_fast(sink - most);
       }
       value /= total;
-      T* out =
-          args.out.row(tile.row_first + row / args.group) + static_cast<int64_t>(query_head) * kDim;
+      T* out = args.out.row(tile.row_first + row / args.group) +
+               static_cast<int64_t>(query_head) * kValueDim;
       write_row(out, row < tile.row_count * args.group, value, j, sums);
     }
   }
@@ -566,7 +601,7 @@ class PrefillConsumer {
   // that each has 8 in a row.
   __device__ __forceinline__ void write_row(T* out, bool valid, float value, int j,
                                             const Sums& sums) const {
-    constexpr int kGroups = kDim / 8;
+    constexpr int kGroups = kValueDim / 8;
     const int quarter = thread_ % 4;
     const auto pair = [&](int i) {
       return packed<T>(sums[i * 4 + j * 2] * value, sums[i * 4 + j * 2 + 1] * value);
@@ -596,7 +631,7 @@ template <class T, class Shape>
 __global__ void __launch_bounds__(Shape::kThreads, 1)
     attention_prefill(const __grid_constant__ CUtensorMap queries,
                       const __grid_constant__ CUtensorMap keys,
-                      const __grid_constant__ CUtensorMap values, AttentionArguments<T> args) {
+                      const __grid_constant__ CUtensorMap values, ArgumentsOf<T, Shape> args) {
   extern __shared__ __align__(1024) std::byte dynamic[];
   auto& shared = *reinterpret_cast<PrefillShared<Shape>*>(dynamic);
   if (threadIdx.x == 0) shared.init_barriers();
@@ -613,22 +648,24 @@ __global__ void __launch_bounds__(Shape::kThreads, 1)
 
 template <class T, class Shape>
 void launch_prefill(OpContext& context, const AttentionArgs& args,
-                    const AttentionArguments<T>& arguments) {
+                    const ArgumentsOf<T, Shape>& arguments) {
   constexpr auto kernel = attention_prefill<T, Shape>;
   constexpr int kBytes = sizeof(PrefillShared<Shape>);
   static_assert(kBytes <= 227 * 1024);
-  constexpr int kChunk = Page<Shape::kDim>::kChunk;
+  constexpr int kDim = Shape::kDim, kValueDim = Shape::kValueDim;
   const std::byte* base = args.kv.base;
   check_launch(context.stream,
-               launch_overlapped(kernel,
-                                 {.blocks = static_cast<unsigned>(args.plan->shape.sm_count),
-                                  .threads = Shape::kThreads,
-                                  .shared_bytes = kBytes},
-                                 stream_of(context),
-                                 query_map(args.q, Shape::kDim, arguments.group,
-                                           Shape::kTileRows / arguments.group, kChunk),
-                                 page_map(args.kv, base, kChunk),
-                                 page_map(args.kv, base + args.kv.v_offset, kChunk), arguments));
+               launch_overlapped(
+                   kernel,
+                   {.blocks = static_cast<unsigned>(args.plan->shape.sm_count),
+                    .threads = Shape::kThreads,
+                    .shared_bytes = kBytes},
+                   stream_of(context),
+                   query_map(args.q, kDim, arguments.group, Shape::kTileRows / arguments.group,
+                             Page<kDim>::kChunk),
+                   page_map(args.kv, base, kDim, Page<kDim>::kChunk),
+                   page_map(args.kv, base + args.kv.v_offset, kValueDim, Page<kValueDim>::kChunk),
+                   arguments));
 }
 
 }  // namespace headrace::gpu

@@ -22,13 +22,14 @@ bool decode(const DeviceTraits& traits, const RopeAttentionArgs& args) {
   const AttentionPlan* plan = args.attention.plan;
   const auto on_access = [](const void* address) { return gpu::multiple_of_access(address); };
   return traits.kind == DeviceKind::kCuda && traits.compute_capability == 90 && plan != nullptr &&
-         plan->only_single_rows && !plan->rows_meet && decode_tile_rows(plan->shape) == 8 &&
-         kv.keys == KeyLayout::kRows && alike_and_plain(kv, rope.qkv.dtype) &&
-         kv.k_format != KvFormat::kF32 && kv.k_dim == kDim && kv.block_tokens == 16 &&
-         rope.style == RopeStyle::kHalf && rope.cos.columns() == kDim / 2 &&
-         gpu::rows_aligned(rope.qkv) && gpu::rows_aligned(args.attention.out) &&
-         gpu::rows_aligned(rope.cos) && gpu::rows_aligned(rope.sin) && on_access(rope.q_norm) &&
-         on_access(rope.k_norm) && on_access(kv.base) && kv.block_stride % gpu::kAccessBytes == 0 &&
+         plan->only_single_rows && args.attention.slopes == nullptr && !plan->rows_meet &&
+         decode_tile_rows(plan->shape) == 8 && kv.keys == KeyLayout::kRows &&
+         alike_and_plain(kv, rope.qkv.dtype) && kv.k_format != KvFormat::kF32 && kv.k_dim == kDim &&
+         kv.block_tokens == 16 && rope.style == RopeStyle::kHalf &&
+         rope.cos.columns() == kDim / 2 && gpu::rows_aligned(rope.qkv) &&
+         gpu::rows_aligned(args.attention.out) && gpu::rows_aligned(rope.cos) &&
+         gpu::rows_aligned(rope.sin) && on_access(rope.q_norm) && on_access(rope.k_norm) &&
+         on_access(kv.base) && kv.block_stride % gpu::kAccessBytes == 0 &&
          kv.v_offset % gpu::kAccessBytes == 0;
 }
 

@@ -1,0 +1,9 @@
+#include "ops/attention/fast_kernels.cuh"
+
+namespace headrace {
+
+void attention_cuda_d192_128(OpContext& context, const AttentionArgs& args) {
+  gpu::run_attention<gpu::HeadShape<192, 128>>(context, args);
+}
+
+}  // namespace headrace
