@@ -84,9 +84,34 @@ TEST(DeviceLimits, PartsOfCpusAloneAreRefusedByName) {
     EXPECT_TRUE(text.starts_with(with)) << text;
   };
   starts(refused([](DecoderSpec& spec) {
-           std::get<AttentionSpec>(spec.layers[0].mixer).alibi_bias_max = 8.0f;
+           spec.layers[0].mixer = LatentAttentionSpec{.heads = 2,
+                                                      .rank = 8,
+                                                      .query_rank = 8,
+                                                      .plain_dim = 4,
+                                                      .rope_dim = 4,
+                                                      .value_dim = 4,
+                                                      .sinks = true};
          }),
-         "attention with ALiBi");
+         "sinks in latent attention");
+}
+
+// Scores that lean, and values narrower or wider than keys: MiMo V2's sizes, and small ones.
+TEST(DeviceLimits, AlibiAndValuesOfAnotherSizeAreTaken) {
+  if (!built_with_cuda()) GTEST_SKIP() << "not run: this build has no CUDA";
+  for (const DType dtype : {DType::kBF16, DType::kF16, DType::kF32}) {
+    for (const int32_t head_dim : {8, 64, 112, 192}) {
+      for (const int32_t value_dim : {0, 7, 128}) {
+        for (const float bias_max : {0.0f, 8.0f}) {
+          DecoderSpec spec = spec_of(head_dim, 96);
+          auto& attention = std::get<AttentionSpec>(spec.layers[0].mixer);
+          attention.value_dim = value_dim;
+          attention.alibi_bias_max = bias_max;
+          const Status status = check_device_limits(spec, hopper(), dtype);
+          EXPECT_TRUE(status.ok()) << status.message();
+        }
+      }
+    }
+  }
 }
 
 // Keys that an index chooses are attended as all are: DeepSeek V3.2's sizes, and small ones.

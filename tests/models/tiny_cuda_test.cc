@@ -120,7 +120,7 @@ TEST(TinyCuda, WhatHasNoKernelsIsRefusedByName) {
     EXPECT_TRUE(is_refused_on_a_gpu(model.status())) << model.status().message();
     ++refused;
   }
-  EXPECT_GE(refused, 4);
+  EXPECT_GE(refused, 1);
 }
 
 TEST(TinyCuda, AnswersInFloat32AreTheCpus) {
@@ -287,7 +287,7 @@ TEST(TinyCuda, PoisonedMemoryChangesNoToken) {
   if (!cuda_device_present()) GTEST_SKIP() << "not run: there is no GPU";
   for (const char* name :
        {"/llama", "/gemma3", "/gemma3n", "/gemma4", "/gemma4-moe", "/phi3", "/qwen2-moe",
-        "/deepseek32", "/glm-dsa-shared", "/rwkv7", "/recurrent-gemma"}) {
+        "/deepseek32", "/glm-dsa-shared", "/rwkv7", "/recurrent-gemma", "/bloom", "/mimo2"}) {
     const std::string path = std::string(kFolder) + name;
     SCOPED_TRACE(path);
     auto all = requests(kLength);
@@ -415,7 +415,8 @@ TEST(TinyCuda, RowsMadeInAttentionChangeNoToken) {
   }
 }
 
-// Keys and values of fewer bits than activations have. Latents are refused by name.
+// Keys and values of fewer bits than activations have. Latents, and values of another size than
+// keys, are refused by name.
 class TinyCudaKv : public testing::TestWithParam<KvFormat> {
  protected:
   static StackOptions with_format(StackOptions options) {
@@ -438,6 +439,7 @@ TEST_P(TinyCudaKv, KeysAndValuesAreNear) {
     if (!model.ok()) {
       const std::string& message = model.status().message();
       EXPECT_TRUE(message.find("keep latents, which are not kept in") != std::string::npos ||
+                  message.find("two sizes, which are not kept in") != std::string::npos ||
                   (GetParam() == KvFormat::kInt4 &&
                    message.find("of which 32 at a time are kept in 4 bits") != std::string::npos))
           << message;

@@ -235,9 +235,6 @@ class AttentionMixer final : public Mixer {
   }
 
   Status check_device(const DeviceTraits& device, DType activations) const override {
-    if (spec_.alibi_bias_max > 0 && device.kind == DeviceKind::kCuda) {
-      return unsupported("attention with ALiBi has no kernels on a GPU yet: use --device cpu");
-    }
     const auto heads_fit = [&](int64_t head_dim) {
       AttentionSpec of_size = spec_;
       of_size.head_dim = static_cast<int32_t>(head_dim);
@@ -245,11 +242,6 @@ class AttentionMixer final : public Mixer {
              rotation_fits(device, of_size, activations);
     };
     if (heads_fit(spec_.head_dim)) return ok_status();
-    if (spec_.value_head_dim() != spec_.head_dim && device.kind == DeviceKind::kCuda) {
-      return unsupported(
-          "attention whose values have another size than its keys has no kernels on a GPU yet: use "
-          "--device cpu");
-    }
     return unsupported(
         fmt::format("attention heads of {} are larger than kernels on a GPU take, which is {}: use "
                     "--device cpu",

@@ -50,7 +50,7 @@ struct AttentionSpec {
   float qkv_clamp = 0.0f;  // of queries, keys and values as they are made (DBRX); 0: none
   bool out_bias = false;
   // ALiBi (Press et al., 2022): in place of a rotation a score loses 2^-(bias / heads), and so on
-  // for each head, a position that its key is away. 0: not. CPU.
+  // for each head, a position that its key is away. 0: not.
   float alibi_bias_max = 0.0f;
   bool sinks = false;  // attn_sinks: a logit of each head without a value (gpt-oss)
   // What a head makes of a row is multiplied by the sigmoid of as many components more that the row
