@@ -56,6 +56,7 @@ TEST(AttentionPage, UnitsLieWhereTheCopyEnginePutsThem) {
   expect_places<80>();
   expect_places<96>();
   expect_places<128>();
+  expect_places<192>();
   expect_places<256>();
 }
 
