@@ -13,7 +13,7 @@ def modules_of(shape):
     """(module of a layer, rows, columns) of the matrices that take adapters, as the files of its kind name them."""
     queries, keys = shape.heads * shape.head_dim, shape.kv_heads * shape.head_dim
     hidden, ffn = shape.hidden, shape.ffn
-    if shape.keeps_states() or shape.keeps_latents() or shape.kind == "gpt_oss":
+    if shape.keeps_states() or shape.keeps_latents() or shape.kind in ("gpt_oss", "bloom", "mimo_v2_flash"):
         return []
     if shape.kind == "phi3":
         return [("self_attn.qkv_proj", queries + 2 * keys, hidden), ("self_attn.o_proj", hidden, queries),

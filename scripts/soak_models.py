@@ -18,7 +18,8 @@ CLASSES = {
     "qwen3_5_text": "Qwen3_5ForCausalLM", "lfm2": "Lfm2ForCausalLM", "deepseek_v2": "DeepseekV2ForCausalLM",
     "bamba": "BambaForCausalLM", "jamba": "JambaForCausalLM", "llama4_text": "Llama4ForCausalLM", "cohere": "CohereForCausalLM",
     "olmo_hybrid": "OlmoHybridForCausalLM", "kimi_linear": "KimiLinearForCausalLM", "minimax": "MiniMaxForCausalLM",
-    "deepseek_v32": "DeepseekV32ForCausalLM", "recurrent_gemma": "RecurrentGemmaForCausalLM",
+    "deepseek_v32": "DeepseekV32ForCausalLM", "recurrent_gemma": "RecurrentGemmaForCausalLM", "bloom": "BloomForCausalLM",
+    "mimo_v2_flash": "MiMoV2FlashForCausalLM",
 }  # fmt: skip
 NORMED_HEADS = ("qwen3", "qwen3_moe", "gemma3", "olmo2", "llama4_text", "cohere")
 KEEPS_STATES = ("qwen3_5_text", "lfm2", "bamba", "jamba", "olmo_hybrid", "kimi_linear", "minimax", "recurrent_gemma")
@@ -169,6 +170,15 @@ SHAPES = [
     Shape("recurrent", "recurrent_gemma", 4, 1, 128, 512, 32000, layers=4, ffn=2048, block_types=["recurrent", "recurrent", "attention"],
           attention_window_size=128, conv1d_width=4, lru_width=512, logits_soft_cap=30.0, attention_bias=False,
           hidden_activation="gelu_pytorch_tanh"),
+    Shape("alibi", "bloom", 8, 8, 64, 512, 32000, n_head=8, n_layer=2, layer_norm_epsilon=1e-5, hidden_act="gelu_new"),
+    Shape("alibi-h128", "bloom", 4, 4, 128, 512, 32001, n_head=4, n_layer=2, layer_norm_epsilon=1e-5, hidden_act="gelu_new"),
+    Shape("narrow-values", "mimo_v2_flash", 8, 2, 192, 512, 32000, layers=4, v_head_dim=128, sliding_window=128, tie_word_embeddings=False,
+          attention_bias=False, attention_value_scale=0.707, n_routed_experts=16, num_experts_per_tok=4, moe_intermediate_size=256,
+          n_group=1, topk_group=1, norm_topk_prob=True, routed_scaling_factor=1.5,
+          layer_types=["full_attention", "sliding_attention", "sliding_attention", "full_attention"],
+          mlp_layer_types=["dense", "sparse", "sparse", "sparse"],
+          rope_parameters={"full_attention": {"partial_rotary_factor": 0.334, "rope_theta": 10000.0, "rope_type": "default"},
+                           "sliding_attention": {"partial_rotary_factor": 0.334, "rope_theta": 10000.0, "rope_type": "default"}}),
 ]  # fmt: skip
 
 
