@@ -189,9 +189,9 @@ class NullEngine {
                                .max_model_len = 256,
                                .kv_memory = c.memory,
                                .end_ids = {kEndId},
-                               .steps_in_flight = std::max(2, c.steps_in_flight),
                                .graphs = c.graphs,
                                .graphs_at_start = c.graphs,
+                               .steps_in_flight = std::max(2, c.steps_in_flight),
                                .poison_kv = c.memory == KvMemoryKind::kPaged,
                                .draft = c.drafts ? &draft_ : nullptr};
     KvPlan kv = plan_kv(kept_spec(spec_of(c), options), {KvFormat::kBF16}, 16);
