@@ -1,9 +1,9 @@
 // route_experts: which experts of a mixture each row takes (Shazeer et al., 2017), and the rows of
 // each expert side by side, as products by experts want them.
 //   scores     softmax over all experts, or a sigmoid of each
-//   choice     the `used` experts of the best scores (of scores + bias, where there is one: Wang et
-//              al., 2024), of equal ones the first; where experts are in groups, among those of the
-//              `groups_used` groups whose two best add up to most
+//   choice     the `used` experts of the best scores (of scores + bias, or of logits + bias, where
+//              there is one: Wang et al., 2024), of equal ones the first; where experts are in
+//              groups, among those of the `groups_used` groups whose two best add up to most
 //   weights    the scores of those chosen, divided by their sum where they are `normalised`, times
 //              `scale`, and by the expert's own scale, where there are such
 // A shared expert is one more, behind the others, that every row takes.
@@ -39,7 +39,8 @@ struct RouterRule {
   int32_t used = 0;     // k of them a row
   RouterScores scores = RouterScores::kSoftmax;
   bool normalised = false;
-  float tolerance = 0.0f;  // of kSparseMixer
+  bool biases_logits = false;  // a bias is added to logits, not to scores (Kolibri)
+  float tolerance = 0.0f;      // of kSparseMixer
   float scale = 1.0f;
   int32_t groups = 1;  // divides E
   int32_t groups_used = 1;

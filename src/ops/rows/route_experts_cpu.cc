@@ -44,7 +44,7 @@ class RoutedRow {
  public:
   RoutedRow(const RouteExpertsArgs& args, int64_t row)
       : rule_(args.rule), logits_(f32_row(args.logits, row)), bias_(args.bias) {
-    if (bias_ == nullptr || rule_.scores != RouterScores::kSoftmax) return;
+    if (!chooses_by_softmax()) return;
     largest_ = *std::max_element(logits_, logits_ + rule_.experts);
     total_ = sum_of_all(largest_);
   }
@@ -99,14 +99,17 @@ class RoutedRow {
 
   static constexpr double kBehindAll = -std::numeric_limits<double>::infinity();
 
-  // What a choice is made by. A softmax without a bias has the order of its logits. A NaN is behind
-  // all.
+  // A softmax has the order of its logits, but where a bias is added or scores of groups are.
+  bool chooses_by_softmax() const {
+    return rule_.scores == RouterScores::kSoftmax && !rule_.biases_logits &&
+           (bias_ != nullptr || rule_.groups_used < rule_.groups);
+  }
+  // What a choice is made by. A NaN is behind all.
   double choice_score(int32_t expert) const {
     double score = logits_[expert];
-    if (rule_.scores == RouterScores::kSigmoid) score = sigmoid(score);
-    if (bias_ == nullptr) return std::isnan(score) ? kBehindAll : score;
-    if (rule_.scores == RouterScores::kSoftmax) score = std::exp(score - largest_) / total_;
-    score += bias_[expert];
+    if (rule_.scores == RouterScores::kSigmoid && !rule_.biases_logits) score = sigmoid(score);
+    if (chooses_by_softmax()) score = std::exp(score - largest_) / total_;
+    if (bias_ != nullptr) score += bias_[expert];
     return std::isnan(score) ? kBehindAll : score;
   }
 
@@ -161,7 +164,7 @@ class RoutedRow {
   const RouterRule& rule_;
   const float* const logits_;
   const float* const bias_;
-  // Of a softmax with a bias: its scores are exp(logit - largest) / total.
+  // Where a softmax is chosen by: its scores are exp(logit - largest) / total.
   float largest_ = 0;
   double total_ = 1;
 };

@@ -177,6 +177,17 @@ TEST(RouteExperts, OfEqualScoresTheFirst) {
   EXPECT_EQ(taken, (std::vector<int32_t>{0, 1, 3, 5}));
 }
 
+// Of logits, whose scores a sigmoid makes alike, it moves the choice by less.
+TEST(RouteExperts, ABiasMayBeOfLogits) {
+  const std::vector<float> bias = {0, 0, 0, 1};
+  RouterRule rule{.experts = 4, .used = 1, .scores = RouterScores::kSigmoid, .normalised = false};
+  EXPECT_TRUE(route(row_of({4, 3, 2, 1}), rule, bias.data())[0].contains(3));
+  rule.biases_logits = true;
+  const Choices choices = route(row_of({4, 3, 2, 1}), rule, bias.data());
+  ASSERT_TRUE(choices[0].contains(0));
+  EXPECT_FLOAT_EQ(choices[0].at(0), static_cast<float>(sigmoid(4)));
+}
+
 // The bias moves the choice, and not the weights.
 TEST(RouteExperts, ABiasIsOfTheChoiceAlone) {
   const std::vector<float> bias = {0, 0, 0, 1};

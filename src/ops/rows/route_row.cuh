@@ -119,12 +119,14 @@ class RowRouter {
   // What a choice is made by. True: there was a NaN.
   __device__ bool fill_keys() {
     bool nan = false;
-    const bool by_scores = softmax() && bias_ != nullptr;  // else they have the logits' order
+    // Else they have the logits' order.
+    const bool by_scores = softmax() && !rule_.biases_logits &&
+                           (bias_ != nullptr || rule_.groups_used < rule_.groups);
     const float largest = by_scores ? largest_logit() : 0.0f;
     const double total = by_scores ? sum_of_all(largest) : 1.0;
     for (int32_t e = lane_; e < rule_.experts; e += kWarpThreads) {
       double score = logits_[e];
-      if (rule_.scores == RouterScores::kSigmoid) score = sigmoid_of(score);
+      if (rule_.scores == RouterScores::kSigmoid && !rule_.biases_logits) score = sigmoid_of(score);
       if (by_scores) score = exp(score - largest) / total;
       if (bias_ != nullptr) score += bias_[e];
       nan |= isnan(score);
