@@ -15,6 +15,7 @@
 #include "models/ernie.h"
 #include "models/exaone4.h"
 #include "models/falcon.h"
+#include "models/flint.h"
 #include "models/gemma.h"
 #include "models/gemma4.h"
 #include "models/glm.h"
@@ -30,6 +31,7 @@
 #include "models/laguna.h"
 #include "models/lfm2.h"
 #include "models/llama4.h"
+#include "models/longcat.h"
 #include "models/mamba.h"
 #include "models/mimo2.h"
 #include "models/minimax.h"
@@ -47,6 +49,7 @@
 #include "models/smollm3.h"
 #include "models/stablelm.h"
 #include "models/starcoder2.h"
+#include "models/zamba2.h"
 
 namespace headrace {
 namespace {
@@ -88,6 +91,8 @@ constexpr std::array kArchitectures = {
     decoder<deepseek_spec>("deepseek2", deepseek_hf_names),
     decoder<deepseek_spec>("deepseek32", deepseek_hf_names),
     decoder<deepseek_spec>("glm-dsa", deepseek_hf_names),
+    decoder<deepseek_spec>("mistral4", deepseek_hf_names),
+    decoder<longcat_spec>("longcat-flash", longcat_hf_names),
     decoder<kimi_linear_spec>("kimi-linear", kimi_linear_hf_names),
     decoder<ling3_spec>("bailingmoe3", ling3_hf_names),
     decoder<olmoe_spec>("olmoe", expert_hf_names),
@@ -144,6 +149,7 @@ constexpr std::array kArchitectures = {
     decoder<mamba_hybrid_spec>("granitehybrid", mamba_hybrid_hf_names),
     decoder<mamba_hybrid_spec>("bamba", mamba_hybrid_hf_names),
     decoder<falcon_h1_spec>("falcon-h1", mamba_hybrid_hf_names),
+    decoder<zamba2_spec>("zamba2", zamba2_hf_names),
     decoder<nemotron_h_spec>("nemotron_h", mamba_hf_names),
     decoder<nemotron_h_spec>("nemotron_h_moe", mamba_hf_names),
     decoder<rwkv7_spec>("rwkv7", rwkv7_hf_names),
@@ -173,6 +179,10 @@ constexpr std::array kArchitectures = {
     decoder<dbrx_spec>("dbrx", dbrx_hf_names),
     decoder<mimo2_spec>("mimo2", mimo2_hf_names),
     decoder<laguna_spec>("laguna", laguna_hf_names),
+    decoder<lfm3_spec>("lfm3", lfm3_hf_names),
+    decoder<flint_spec>("flint", flint_hf_names),
+    decoder<kolibri_spec>("kolibri1", kolibri_hf_names),
+    decoder<glm4_moe_spec>("sarvam-moe", sarvam_moe_hf_names),
     decoder<recurrent_gemma_spec>("recurrentgemma", recurrent_gemma_hf_names),
 };
 

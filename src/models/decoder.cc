@@ -89,8 +89,13 @@ struct Widths {
   }
 };
 
-// Whether the networks of some layers read what their mixers do.
-bool has_parallel_layers(const DecoderSpec& spec) {
+// Whether a layer's network reads what its mixer does.
+bool is_parallel(LayerForm form) {
+  return form == LayerForm::kParallel || form == LayerForm::kParallelShared;
+}
+
+// Whether the networks of some layers read rows that are held.
+bool has_held_rows(const DecoderSpec& spec) {
   return std::ranges::any_of(spec.layers, [](const DecoderLayerSpec& layer) {
     return layer.form != LayerForm::kSequential;
   });
@@ -103,7 +108,7 @@ struct DecoderScratch {
   };
   TensorPart normed;                     // [T, D]
   TensorPart branch;                     // [T, D]
-  TensorPart network_input;              // [T, D] of parallel layers; else nothing
+  TensorPart network_input;              // [T, D] where networks read held rows; else nothing
   TensorPart carried;                    // [T, widest] from layer to layer, or nothing
   std::vector<TensorPart> mixer;         // [T, widest] of each area
   std::vector<TensorPart> feed_forward;  // [T, widest] of each area; or all that it shares
@@ -114,7 +119,7 @@ struct DecoderScratch {
     DecoderScratch scratch;
     const Shape hidden{rows, spec.model.hidden_size};
     scratch.normed = places.take_tensor(dtype, hidden);
-    const Shape held{has_parallel_layers(spec) ? rows : 0, spec.model.hidden_size};
+    const Shape held{has_held_rows(spec) ? rows : 0, spec.model.hidden_size};
     scratch.network_input = places.take_tensor(dtype, held);
     scratch.carried =
         places.take_tensor(dtype, Shape{widths.carried > 0 ? rows : 0, widths.carried});
@@ -171,6 +176,7 @@ class DecoderPass {
         state_offsets_(state_offsets),
         batch_(batch),
         memory_(Memory::take(context, spec, widths, hidden)),
+        held_(memory_.network_input),
         stream_(context, {hidden, memory_.normed, memory_.branch}, spec.residual_scale,
                 batch.adapters, batch.products) {}
 
@@ -183,6 +189,9 @@ class DecoderPass {
   void begin_carried(const CarriedRows& carried) {
     carried.begin(context_, batch_.tokens, stream_.hidden(), memory_.carried);
   }
+  void carry_embeddings() {
+    row_gather(context_, {.x = stream_.hidden(), .rows = {}, .out = behind_frames()});
+  }
   void end_carried(const CarriedRows& carried) {
     carried.end(context_, stream_.hidden(), carried_rows());
   }
@@ -191,8 +200,9 @@ class DecoderPass {
   void run_layer(int32_t index, const DecoderLayer& layer, const KvLayerView& kv,
                  const ConstTensorView& mixer_input = {}) {
     if (layer.frame != nullptr) layer.frame->before(frame_run(layer));
-    if (layer.form != LayerForm::kSequential) hold_network_input(layer, nullptr);
+    if (is_parallel(layer.form)) hold_network_input(layer, nullptr);
     mix(index, layer, kv, nullptr, mixer_input);
+    if (layer.form == LayerForm::kHolding) hold_network_input(layer, nullptr);
     if (layer.frame != nullptr) layer.frame->between(frame_run(layer));
     feed_forward(layer);
     if (layer.frame != nullptr) layer.frame->after(frame_run(layer));
@@ -205,7 +215,7 @@ class DecoderPass {
     const std::span<const int32_t> rows = batch_.kept->rows;
     const TensorView hidden = stream_.hidden();
     if (layer.frame != nullptr) layer.frame->before(frame_run(layer));
-    if (layer.form != LayerForm::kSequential) hold_network_input(layer, &rows);
+    if (is_parallel(layer.form)) hold_network_input(layer, &rows);
     mix(index, layer, kv, batch_.kept);
     if (rows.empty()) return;
     const bool mixer_has_kept_them = stream_.hidden().rows() < hidden.rows();
@@ -213,6 +223,7 @@ class DecoderPass {
       stream_.settle();
       stream_.keep_rows(rows);
     }
+    if (layer.form == LayerForm::kShortcut) keep_held(rows, hidden);
     if (carried) carried->keep(context_, rows, memory_.carried);
     if (layer.frame != nullptr) layer.frame->between(frame_run(layer));
     feed_forward(layer);
@@ -229,7 +240,7 @@ class DecoderPass {
  private:
   struct Memory {
     TensorView normed, branch;             // [T, D]; one where scratch is shared
-    TensorView network_input;              // [T, D] of parallel layers
+    TensorView network_input;              // [T, D] where networks read held rows
     TensorView carried;                    // [T, widest], or nothing
     std::vector<TensorView> mixer;         // [T, widest] of each area
     std::vector<TensorView> feed_forward;  // [T, widest] of each area; or all that it shares
@@ -327,22 +338,29 @@ class DecoderPass {
     return areas;
   }
 
-  // What the network of a parallel layer reads, of all rows or those that are kept: x as it is
-  // before the mixer adds to it.
+  // What the network of a layer reads, of all rows or those that are kept; of a parallel layer x as
+  // it is before the mixer adds to it.
   void hold_network_input(const DecoderLayer& layer, const std::span<const int32_t>* kept) {
     stream_.settle();
     const TensorView x = stream_.hidden();
-    const TensorView held =
-        memory_.network_input.row_range(0, kept == nullptr ? x.rows() : std::ssize(*kept));
+    const TensorView held = held_.row_range(0, kept == nullptr ? x.rows() : std::ssize(*kept));
     if (kept != nullptr) row_gather(context_, {.x = x, .rows = *kept, .out = held});
     normalise(context_, layer.network_norm(), kept == nullptr ? x : held, {}, 1.0f, held);
+  }
+
+  // Of what is held the rows that are read on, behind the rows of `hidden` that they end in.
+  void keep_held(std::span<const int32_t> rows, const TensorView& hidden) {
+    const int64_t count = std::ssize(rows);
+    const TensorView kept = hidden.row_range(hidden.rows() - count, count);
+    row_gather(context_, {.x = held_, .rows = rows, .out = kept});
+    held_ = kept;
   }
 
   ResidualBranch network_branch(const DecoderLayer& layer) {
     if (layer.form == LayerForm::kSequential) {
       return {stream_, layer.ffn_norm, layer.ffn_post_norm, layer.network_scale};
     }
-    const ConstTensorView input = memory_.network_input.row_range(0, stream_.hidden().rows());
+    const ConstTensorView input = held_.row_range(0, stream_.hidden().rows());
     return {stream_, input, layer.ffn_post_norm, layer.network_scale};
   }
 
@@ -369,6 +387,7 @@ class DecoderPass {
   const std::span<const int64_t> state_offsets_;  // [layers + 1]
   const ForwardBatch& batch_;
   const Memory memory_;
+  TensorView held_;  // what networks read that do not read x: of memory_, or where it was kept
   ResidualStream stream_;
 };
 
@@ -435,6 +454,7 @@ class Decoder final : public Model {
       first_input = beside_features(context, batch, hidden);
     }
     if (weights_.carried) pass.begin_carried(*weights_.carried);
+    if (spec_.carries_embeddings) pass.carry_embeddings();
     for (int32_t i = range.first; i < range.last; ++i) {
       const DecoderLayer& layer = weights_.layers[static_cast<size_t>(i)];
       const KvLayerView& of_keys = kv[static_cast<size_t>(layer_of_keys(model_spec_, i))];

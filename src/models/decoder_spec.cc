@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <map>
 #include <memory>
 
 #include <fmt/format.h>
@@ -16,7 +17,10 @@ namespace {
 class ListedTensors final : public LayerTensors {
  public:
   static constexpr int32_t kOfModel = -1;
-  ListedTensors(int32_t layer, std::vector<TensorSpec>& list) : layer_(layer), list_(list) {}
+  using SharedParts = std::map<int32_t, std::shared_ptr<void>>;  // by the layer that has them
+  ListedTensors(int32_t layer, std::vector<TensorSpec>& list, SharedParts& shared,
+                const char* prefix = "")
+      : layer_(layer), prefix_(prefix), list_(list), shared_(shared) {}
 
   Result<LinearLayer> matrix(const MatrixStack& stack) override {
     for (const MatrixStack::Rows& rows : stack.rows) {
@@ -48,17 +52,23 @@ class ListedTensors final : public LayerTensors {
     return ConstTensorView();
   }
   Result<LinearLayer> made(const Shape&, std::span<const float>) override { return LinearLayer(); }
+  Shared shared(int32_t block, const char* prefix) override {
+    return {std::make_unique<ListedTensors>(block, list_, shared_, prefix), shared_[block]};
+  }
   Result<DeviceVector> made_vector(std::span<const float>) override { return DeviceVector(); }
 
  private:
   void add(const std::string& name, const Shape& shape, bool exact = false) {
-    std::string whole = layer_ == kOfModel ? name : fmt::format("blk.{}.{}", layer_, name);
+    std::string whole =
+        layer_ == kOfModel ? name : fmt::format("blk.{}.{}{}", layer_, prefix_, name);
     if (!list_.empty() && list_.back().name == whole) return;  // twice, one after the other
     list_.push_back({std::move(whole), shape, exact});
   }
 
   const int32_t layer_;
+  const char* const prefix_;
   std::vector<TensorSpec>& list_;
+  SharedParts& shared_;
 };
 
 AttentionSpec attention_of(const ModelConfig& config) {
@@ -82,16 +92,18 @@ MixtureSpec mixture_of(const ExpertConfig& experts) {
                               : kind == ExpertScores::kSparseMixer ? RouterScores::kSparseMixer
                                                                    : RouterScores::kSoftmax;
   return {
-      .router = {.experts = experts.count,
+      .router = {.experts = experts.count + experts.identities,
                  .used = experts.used,
                  .scores = scores,
                  .normalised = experts.normalised.value_or(true),
+                 .biases_logits = experts.biases_logits,
                  .tolerance = experts.tolerance,
                  .scale = experts.scale,
                  .groups = experts.groups,
                  .groups_used = experts.groups_used,
                  .shared = experts.shared_width > 0 ? SharedExpert::kWhole : SharedExpert::kNone},
       .width = experts.width,
+      .identities = experts.identities,
       .shared_width = experts.shared_width};
 }
 
@@ -195,10 +207,11 @@ std::vector<TensorSpec> decoder_tensors(const DecoderSpec& spec) {
   if (features.use == FeatureUse::kBeside) {
     tensors.push_back({"blk.0.hidden_norm.weight", Shape{hidden}});
   }
-  ListedTensors of_model(ListedTensors::kOfModel, tensors);
+  ListedTensors::SharedParts shared;
+  ListedTensors of_model(ListedTensors::kOfModel, tensors, shared);
   CHECK(CarriedRows(spec.carried, hidden).load(of_model).ok());
   for (int32_t i = 0; i < spec.model.layer_count; ++i) {
-    ListedTensors listed(block_of(spec, i), tensors);
+    ListedTensors listed(block_of(spec, i), tensors, shared, prefix_of(spec, i));
     CHECK(make_layer(spec, i).load(listed, hidden).ok());
   }
   return tensors;

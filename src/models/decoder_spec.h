@@ -29,6 +29,8 @@ enum class LayerForm : uint8_t {
   kSequential,
   kParallel,        // the network reads x as the mixer does: x := x + mixer(x) + feed_forward(x)
   kParallelShared,  // the same through one norm, the mixer's (GPT-J, Cohere)
+  kHolding,         // as kSequential; what the network reads is held for a later layer's
+  kShortcut,        // the network reads what was held; the layer has no mixer (LongCat-Flash)
 };
 
 // Either part may be absent (parts/absent_part.h), with its norms.
@@ -51,6 +53,7 @@ struct DecoderLayerSpec {
   // Whose tensors it has, of the layers of a file; -1: those of its own place. (A layer of RWKV is
   // two here, of which each mixes the rows of a sequence.)
   int32_t block = -1;
+  const char* tensor_prefix = "";  // of the names of its tensors in that layer
 
   // REQUIRES: the layer has it
   AttentionSpec& attention() { return std::get<AttentionSpec>(mixer); }
@@ -97,9 +100,10 @@ struct DecoderSpec {
   float logit_scale = 1.0f;
   float logit_soft_cap = 0.0f;  // 0 = none
   bool tied_embeddings = false;
-  bool output_bias = false;  // of the output matrix
-  OutputHead head;           // its classes are no part of the decoder
-  CarriedSpec carried;       // what frames read beside x
+  bool output_bias = false;         // of the output matrix
+  OutputHead head;                  // its classes are no part of the decoder
+  CarriedSpec carried;              // what frames read beside x
+  bool carries_embeddings = false;  // mixers find them in what is carried (Zamba 2)
   FeatureSpec features;
   int32_t output_vocab = 0;  // rows of the output matrix, of a vocabulary of its own; 0: vocab_size
 };
@@ -115,6 +119,10 @@ DecoderSpec uniform_decoder(const ModelConfig& config);
 inline int32_t block_of(const DecoderSpec& spec, int32_t index) {
   const int32_t block = spec.layers[static_cast<size_t>(index)].block;
   return block < 0 ? index : block;
+}
+
+inline const char* prefix_of(const DecoderSpec& spec, int32_t index) {
+  return spec.layers[static_cast<size_t>(index)].tensor_prefix;
 }
 
 // Applies `change` to each layer.

@@ -148,13 +148,16 @@ class DecoderLoader {
   class TensorsOfLayer final : public LayerTensors {
    public:
     static constexpr int32_t kOfModel = -1;
-    TensorsOfLayer(DecoderLoader& loader, int32_t layer) : loader_(loader), layer_(layer) {}
+    // `common`: to several layers, so that no adapter is for one of them.
+    TensorsOfLayer(DecoderLoader& loader, int32_t layer, const char* prefix = "",
+                   bool common = false)
+        : loader_(loader), layer_(layer), prefix_(prefix), common_(common) {}
     bool on_gpu() const override { return loader_.device_.kind() == DeviceKind::kCuda; }
     Result<LinearLayer> matrix(const MatrixStack& stack) override {
       MatrixStack in_file = stack;
       for (MatrixStack::Rows& rows : in_file.rows) rows.name = name_in_file(rows.name);
       HR_ASSIGN_OR_RETURN(LinearLayer layer, loader_.linear(in_file));
-      if (stack.adapts) loader_.add_site(std::move(in_file), layer);
+      if (stack.adapts && !common_) loader_.add_site(std::move(in_file), layer);
       return layer;
     }
     Result<DeviceVector> vector(const std::string& name, int64_t count) override {
@@ -181,12 +184,19 @@ class DecoderLoader {
       return loader_.constant(count, value);
     }
 
+    Shared shared(int32_t block, const char* prefix) override {
+      return {std::make_unique<TensorsOfLayer>(loader_, block, prefix, /*common=*/true),
+              loader_.shared_[block]};
+    }
+
    private:
     std::string name_in_file(const std::string& name) const {
-      return layer_ == kOfModel ? name : fmt::format("blk.{}.{}", layer_, name);
+      return layer_ == kOfModel ? name : fmt::format("blk.{}.{}{}", layer_, prefix_, name);
     }
     DecoderLoader& loader_;
     const int32_t layer_;
+    const char* const prefix_;
+    const bool common_;
   };
 
   void add_site(MatrixStack stack, LinearLayer& layer) {
@@ -244,7 +254,7 @@ class DecoderLoader {
 
   // It lies in weights_ while it is loaded: uploads write to its memory.
   Status load_layer(int32_t index) {
-    TensorsOfLayer tensors(*this, block_of(spec_, index));
+    TensorsOfLayer tensors(*this, block_of(spec_, index), prefix_of(spec_, index));
     DecoderLayer& layer = weights_.layers.emplace_back(make_layer(spec_, index));
     if (!is_wanted(index)) return ok_status();
     if (options_.shard.is_split()) HR_RETURN_IF_ERROR(layer.split(options_.shard));
@@ -614,6 +624,7 @@ class DecoderLoader {
   DecoderWeights weights_;
   // Matrices whose rows are made as floats and packed as blocks.
   int32_t requantised_ = 0, unlike_experts_ = 0;
+  std::map<int32_t, std::shared_ptr<void>> shared_;  // parts, by the layer that has their tensors
   std::string first_requantised_;
   // Of a tensor's memory, how many matrices are still to be packed.
   struct Uses {

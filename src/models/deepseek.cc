@@ -4,6 +4,7 @@
 #include <cmath>
 #include <vector>
 
+#include "models/llama4.h"
 #include "models/rope_table.h"
 
 namespace headrace {
@@ -55,6 +56,7 @@ LatentAttentionSpec latent_attention_of(const ModelConfig& config) {
           .value_dim = latent.value_dim,
           .scale = score_scale(config),
           .norm_eps = kLatentNormEps,
+          .temperature = temperature_of(config),
           .rows_interleaved = config.qk_rows_interleaved,
           .joined = latent.joined};
 }

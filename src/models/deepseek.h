@@ -1,6 +1,7 @@
 // DeepSeek V2 and V3 (DeepSeek-AI, 2024), and what is built like them (R1, Kimi K2, Moonlight,
-// GLM-4.7-Flash): latent attention, and mixtures of experts behind a few dense layers. Of V3.2 and
-// GLM-5 an index says which keys are attended.
+// GLM-4.7-Flash, Mistral Small 4, whose queries grow with their positions): latent attention, and
+// mixtures of experts behind a few dense layers. Of V3.2 and GLM-5 an index says which keys are
+// attended.
 #pragma once
 
 #include "models/decoder_spec.h"

@@ -16,6 +16,17 @@ constexpr auto kGlm4MoeNames = std::to_array<HfTensorName>({
     {"model.layers.{}.post_attention_layernorm.weight", "blk.{}.post_attention_norm.weight"},
 });
 
+// Sarvam's files, as Ling's of the same layers.
+constexpr auto kSarvamNames = std::to_array<HfTensorName>({
+    {"model.word_embeddings.weight", "token_embd.weight"},
+    {"model.layers.{}.attention.query_key_value.weight", "blk.{}.attn_qkv.weight"},
+    {"model.layers.{}.attention.query_key_value.bias", "blk.{}.attn_qkv.bias"},
+    {"model.layers.{}.attention.dense.weight", "blk.{}.attn_output.weight"},
+    {"model.layers.{}.attention.query_layernorm.weight", "blk.{}.attn_q_norm.weight"},
+    {"model.layers.{}.attention.key_layernorm.weight", "blk.{}.attn_k_norm.weight"},
+    {"model.layers.{}.mlp.gate.expert_bias", "blk.{}.exp_probs_b.bias"},
+});
+
 }  // namespace
 
 DecoderSpec glm_spec(const ModelConfig& config) {
@@ -45,6 +56,11 @@ DecoderSpec glm4_moe_spec(const ModelConfig& config) {
 
 HfTensorNames glm4_hf_names() {
   static const std::vector<HfTensorName> kAll = names_before(kGlm4Names, llama_hf_names());
+  return kAll;
+}
+
+HfTensorNames sarvam_moe_hf_names() {
+  static const std::vector<HfTensorName> kAll = names_before(kSarvamNames, glm4_moe_hf_names());
   return kAll;
 }
 

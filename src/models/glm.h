@@ -13,5 +13,6 @@ DecoderSpec glm4_spec(const ModelConfig& config);
 DecoderSpec glm4_moe_spec(const ModelConfig& config);
 HfTensorNames glm4_hf_names();
 HfTensorNames glm4_moe_hf_names();
+HfTensorNames sarvam_moe_hf_names();
 
 }  // namespace headrace

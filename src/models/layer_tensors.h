@@ -3,6 +3,7 @@
 // a source it gets them, so that the two cannot differ.
 #pragma once
 
+#include <memory>
 #include <span>
 #include <string>
 #include <string_view>
@@ -89,6 +90,16 @@ class LayerTensors {
   virtual Result<DeviceVector> made_vector(std::span<const float> /*values*/) {
     return unsupported("this model's parts make no vectors");
   }
+  // What several layers have in common: the tensors of one of them, under names that begin with
+  // `prefix` there, and a place for what the first that asks makes of these.
+  struct Shared {
+    std::unique_ptr<LayerTensors> tensors;
+    std::shared_ptr<void>& made;
+  };
+  virtual Shared shared(int32_t /*block*/, const char* /*prefix*/) {
+    CHECK_MSG(false, "this model's parts share no tensors");
+  }
+
   // A vector of no tensor.
   virtual Result<DeviceVector> constant(int64_t /*count*/, float /*value*/) {
     return DeviceVector();

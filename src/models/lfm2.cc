@@ -1,6 +1,9 @@
 #include "models/lfm2.h"
 
 #include <array>
+#include <vector>
+
+#include "models/rope_table.h"
 
 namespace headrace {
 namespace {
@@ -33,6 +36,20 @@ constexpr auto kLfm2Names = std::to_array<HfTensorName>({
     {"model.layers.{}.feed_forward.w2.weight", "blk.{}.ffn_down.weight"},
 });
 
+constexpr auto kLfm3Names = std::to_array<HfTensorName>({
+    {"model.layers.{}.post_operator_norm.weight", "blk.{}.post_attention_norm.weight"},
+    {"model.layers.{}.post_ffn_norm.weight", "blk.{}.post_ffw_norm.weight"},
+    {"model.layers.{}.self_attn.gate_proj.weight", "blk.{}.attn_gate.weight"},
+    {"model.layers.{}.self_attn.g_proj.weight", "blk.{}.attn_gate.weight"},
+    {"model.layers.{}.self_attn.o_proj.weight", "blk.{}.attn_output.weight"},
+    {"model.layers.{}.self_attn.q_proj.bias", "blk.{}.attn_q.bias"},
+    {"model.layers.{}.self_attn.k_proj.bias", "blk.{}.attn_k.bias"},
+    {"model.layers.{}.self_attn.v_proj.bias", "blk.{}.attn_v.bias"},
+    {"model.layers.{}.self_attn.o_proj.bias", "blk.{}.attn_output.bias"},
+    {"model.layers.{}.self_attn.q_norm.weight", "blk.{}.attn_q_norm.weight"},
+    {"model.layers.{}.self_attn.k_norm.weight", "blk.{}.attn_k_norm.weight"},
+});
+
 }  // namespace
 
 DecoderSpec lfm2_spec(const ModelConfig& config) {
@@ -51,6 +68,29 @@ DecoderSpec lfm2_spec(const ModelConfig& config) {
   return spec;
 }
 
+DecoderSpec lfm3_spec(const ModelConfig& config) {
+  const MixerConfig& mixers = config.mixers;
+  ModelConfig whole = config;
+  whole.rope_dim = config.head_dim;
+  DecoderSpec spec = lfm2_spec(whole);
+  std::vector<double>& frequencies = spec.ropes.front().inv_freq;
+  const auto rotated = static_cast<size_t>(mixers.gemma.full_rotated * config.head_dim / 2);
+  for (size_t i = rotated; i < frequencies.size(); ++i) frequencies[i] = 0;
+  spec.ropes.push_back(sliding_rope_table(whole));
+  for_each_layer(spec, [&](DecoderLayerSpec& layer, int32_t) {
+    if (mixers.post_norms) layer.post_norm = NormKind::kRms;
+    auto* const attention = std::get_if<AttentionSpec>(&layer.mixer);
+    if (attention == nullptr) return;
+    attention->gated = attention->gates_apart = attention->gates_of_heads = mixers.gated_attention;
+    attention->rope = attention->window > 0 ? 1 : 0;
+  });
+  return spec;
+}
+
 HfTensorNames lfm2_hf_names() { return kLfm2Names; }
+HfTensorNames lfm3_hf_names() {
+  static const std::vector<HfTensorName> kAll = names_before(kLfm3Names, kLfm2Names);
+  return kAll;
+}
 
 }  // namespace headrace

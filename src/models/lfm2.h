@@ -9,5 +9,8 @@ namespace headrace {
 
 DecoderSpec lfm2_spec(const ModelConfig& config);
 HfTensorNames lfm2_hf_names();
+// LFM3 (Liquid AI, 2026): norms behind parts, gates of heads, windows.
+DecoderSpec lfm3_spec(const ModelConfig& config);
+HfTensorNames lfm3_hf_names();
 
 }  // namespace headrace

@@ -53,12 +53,12 @@ TextHalfNames names_of_text_half(std::vector<HfTensorName> rows) {
   return all;
 }
 
+}  // namespace
+
 QueryTemperature temperature_of(const ModelConfig& config) {
   const TemperatureConfig& rule = config.mixers.temperature;
   return {.scale = rule.scale, .step = rule.step, .offset = rule.offset};
 }
-
-}  // namespace
 
 DecoderSpec llama4_spec(const ModelConfig& config) {
   DecoderSpec spec = uniform_decoder(config);

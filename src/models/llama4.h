@@ -14,4 +14,7 @@ DecoderSpec ministral3_spec(const ModelConfig& config);
 HfTensorNames llama4_hf_names();
 HfTensorNames ministral3_hf_names();
 
+// How much queries grow, as the configuration says it.
+QueryTemperature temperature_of(const ModelConfig& config);
+
 }  // namespace headrace

@@ -203,6 +203,13 @@ DecoderSpec nemotron_h_spec(const ModelConfig& config) {
   return spec;
 }
 
+Mamba2Spec zamba2_mamba(const ModelConfig& config) {
+  constexpr float kNormEps = 1e-5f;
+  Mamba2Spec spec = mamba2_of(config);
+  spec.norm_eps = kNormEps;
+  return spec;
+}
+
 HfTensorNames mamba_hf_names() { return kMambaNames; }
 HfTensorNames mamba_hybrid_hf_names() {
   static const std::vector<HfTensorName> kAll = names_before(kHybridNames, granite_moe_hf_names());

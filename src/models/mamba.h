@@ -16,5 +16,7 @@ DecoderSpec nemotron_h_spec(const ModelConfig& config);
 HfTensorNames mamba_hf_names();  // Nemotron-H's, too
 HfTensorNames mamba_hybrid_hf_names();
 HfTensorNames jamba_hf_names();
+// Of Zamba 2's layers, whose norm has an eps of its own.
+Mamba2Spec zamba2_mamba(const ModelConfig& config);
 
 }  // namespace headrace

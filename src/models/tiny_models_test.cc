@@ -23,7 +23,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-constexpr size_t kModelCount = 198;
+constexpr size_t kModelCount = 216;
 // Others, as tests/models/compare_with_transformers.py makes them.
 const char* const kOtherFolder = std::getenv("HEADRACE_TINY_MODELS");
 const char* const kFolder = kOtherFolder == nullptr ? "tests/data/models" : kOtherFolder;
@@ -201,6 +201,11 @@ class TinyModel {
            std::ranges::any_of(names,
                                [](auto name) { return name.ends_with("attn_norm_2.weight"); });
   }
+  bool has_shared_blocks() const {
+    const auto names = loaded_.weights->names();
+    return std::ranges::any_of(names,
+                               [](auto name) { return name.ends_with("shared_output.weight"); });
+  }
   bool has_scan() const {
     const auto names = loaded_.weights->names();
     return std::ranges::any_of(names, [](auto name) { return name.ends_with(".ssm_d"); });
@@ -344,9 +349,11 @@ TEST_F(TinyModels, GiveTransformersLogProbabilities) {
 
 // Of layers that keep states, whole, in chunks and token by token: log-probabilities of every token
 // at every position. (Those of gated DeltaNet in transformers' float32 are 1.1e-5 to 4.6e-5 off its
-// float64; ours are 1.3e-5 to 3.4e-5 off its float32.)
+// float64; ours are 1.3e-5 to 3.4e-5 off its float32. Of models with shared blocks it is off by up
+// to 8e-6.)
 TEST_F(TinyModels, StatesGiveTransformersLogProbabilities) {
   constexpr double kDifferenceMax = 1e-5, kDeltaNetDifferenceMax = 5e-5;
+  constexpr double kSharedBlocksDifferenceMax = 2e-5;
   int32_t count = 0;
   for_each_model(ComputeType::kFloat32, [&](const TinyModel& model) {
     if (!model.keeps_states()) return;
@@ -356,10 +363,12 @@ TEST_F(TinyModels, StatesGiveTransformersLogProbabilities) {
                               {7, 16, 1, 1, 20, length - 45},
                               std::vector<int32_t>(static_cast<size_t>(length), 1)}) {
       EXPECT_LE(ln_p_error(model.run(steps), model.expected()),
-                model.has_delta_net() ? kDeltaNetDifferenceMax : kDifferenceMax);
+                model.has_delta_net()       ? kDeltaNetDifferenceMax
+                : model.has_shared_blocks() ? kSharedBlocksDifferenceMax
+                                            : kDifferenceMax);
     }
   });
-  EXPECT_EQ(count, 43);
+  EXPECT_EQ(count, 47);
 }
 
 // Weights of BF16 as they are, activations rounded to BF16, sums in f32: 0.024 at most, measured.

@@ -430,6 +430,13 @@ void gemma4_defaults(ModelConfig& config) {
   config.mixers.gemma.full_head_dim = 512;
 }
 
+void gemma4_unified_defaults(ModelConfig& config) {
+  gemma4_defaults(config);
+  config.context_length = 262144;
+  config.window = 1024;
+  config.mixers.gemma.input_width = config.mixers.gemma.input_vocab = 0;
+}
+
 Status read_layered_gemma(const Json& json, const ConfigSource& source, ModelConfig& config) {
   if (!is_layered_gemma(config.architecture)) return ok_status();
   HR_RETURN_IF_ERROR(GemmaJsonLayers(json, source, config).read());

@@ -54,10 +54,14 @@ inline constexpr std::array<std::string_view, 2> kGemma3nClasses{"Gemma3nForCaus
                                                                  "Gemma3nForConditionalGeneration"};
 inline constexpr std::array<std::string_view, 2> kGemma4Classes{"Gemma4ForCausalLM",
                                                                 "Gemma4ForConditionalGeneration"};
+// Gemma 4 12B: layers read nothing of the token.
+inline constexpr std::array<std::string_view, 2> kGemma4UnifiedClasses{
+    "Gemma4UnifiedForCausalLM", "Gemma4UnifiedForConditionalGeneration"};
 inline constexpr std::array<std::string_view, 1> kGemmaTanhGelu{"gelu_pytorch_tanh"};
 
 void gemma3n_defaults(ModelConfig& config);
 void gemma4_defaults(ModelConfig& config);
+void gemma4_unified_defaults(ModelConfig& config);
 
 constexpr bool is_layered_gemma(std::string_view architecture) {
   return architecture == "gemma3n" || architecture == "gemma4";

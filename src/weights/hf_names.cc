@@ -175,10 +175,32 @@ HfTensorNames expert_hf_names() { return kLlamaWithExperts; }
 HfTensorNames phi_moe_hf_names() { return kPhiMoe; }
 HfTensorNames granite_moe_hf_names() { return kGraniteMoe; }
 
+namespace {
+
+// How names of the text half of a model that also sees or hears begin, in transformers 4 and 5, and
+// how they do alone.
+constexpr struct {
+  std::string_view half, alone;
+} kTextHalves[] = {{"language_model.", ""}, {"model.language_model.", "model."}};
+// What other halves' names begin with.
+constexpr std::string_view kOtherHalves[] = {"visual.", "vision_tower.", "multi_modal_projector.",
+                                             "mm_projector.", "vision_embedder."};
+
+}  // namespace
+
 std::optional<HfMatch> match_in_model(HfTensorNames names, std::string_view name) {
   auto match = match_hf_name(names, name);
   for (const std::string_view model : {"model.", "transformer."}) {
     if (!match) match = match_hf_name(names, std::string(model) + std::string(name));
+  }
+  for (const auto& [half, alone] : kTextHalves) {
+    if (match || !name.starts_with(half)) continue;
+    match = match_hf_name(names, std::string(alone) + std::string(name.substr(half.size())));
+  }
+  constexpr std::string_view kModel = "model.";
+  if (name.starts_with(kModel)) name.remove_prefix(kModel.size());
+  for (const std::string_view other : kOtherHalves) {
+    if (!match && name.starts_with(other)) match = HfMatch{};
   }
   return match;
 }

@@ -58,7 +58,8 @@ struct HfMatch {
 // Empty where no row knows the name. Numbers are plain decimal without leading zeros.
 std::optional<HfMatch> match_hf_name(HfTensorNames table, std::string_view hf);
 // The same of a base class (Qwen3Model, GPT2Model), which saves its tensors without the name that
-// it has in a class with a head.
+// it has in a class with a head, and of the text half of a model that also sees, of which other
+// halves' tensors are not read.
 std::optional<HfMatch> match_in_model(HfTensorNames table, std::string_view hf);
 // The other way: the first row's name, of expert `expert` where each has a tensor; `gguf` itself
 // where no row has it.

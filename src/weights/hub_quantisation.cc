@@ -254,12 +254,17 @@ Result<std::optional<HubQuantisation>> hub_quantisation_of_folder(const std::str
   const fs::path config = fs::path(folder) / "config.json";
   if (!fs::exists(config, ignored)) return std::optional<HubQuantisation>();
   HR_ASSIGN_OR_RETURN(const Json json, read_json(config));
-  for (const std::string_view key : {"quantization_config", "compression_config"}) {
-    const Json* quantised = member_of(json, key);
-    if (quantised == nullptr) continue;
-    HR_ASSIGN_OR_RETURN(const HubQuantisation found,
-                        hub_quantisation_from_json(*quantised, config.string()));
-    return std::optional(found);
+  // A model that also sees may say it of its text half.
+  const Json* const text = member_of(json, "text_config");
+  const bool has_half = text != nullptr && text->is_object();
+  for (const Json* const holder : {&json, has_half ? text : &json}) {
+    for (const std::string_view key : {"quantization_config", "compression_config"}) {
+      const Json* quantised = member_of(*holder, key);
+      if (quantised == nullptr) continue;
+      HR_ASSIGN_OR_RETURN(const HubQuantisation found,
+                          hub_quantisation_from_json(*quantised, config.string()));
+      return std::optional(found);
+    }
   }
   for (const std::string_view name : {"quantize_config.json", "quant_config.json"}) {
     const fs::path old = fs::path(folder) / name;

@@ -7,6 +7,7 @@
 
 #include "weights/dbrx_family.h"
 #include "weights/json_members.h"
+#include "weights/latent_families.h"
 #include "weights/window_families.h"
 
 namespace headrace {
@@ -233,6 +234,31 @@ void olmo_hybrid_defaults(ModelConfig& config) {
   config.mixers.rate_is_log = true;
   config.mixers.delta.beta_scale = 2;
 }
+void sarvam_moe_defaults(ModelConfig& config) {
+  set_kin_defaults(config, 8e6, 131072, 1e-6f);
+  config.kv_heads = 4;
+  config.head_dim = 64;
+  config.fused.qkv = true;
+  config.mixers.head_norms = true;
+  config.experts = {.count = 128,
+                    .used = 6,
+                    .width = 1024,
+                    .shared_count = 1,
+                    .scale = 2.5f,
+                    .normalised = true,
+                    .scores = ExpertScores::kSigmoid,
+                    .dense_first = 1};
+}
+void internlm3_defaults(ModelConfig& config) {
+  set_kin_defaults(config, 1e4, 32768, 1e-5f);
+  config.kv_heads = 2;
+  config.head_dim = 128;
+}
+void iquest_coder_defaults(ModelConfig& config) {
+  set_kin_defaults(config, 1e4, 131072, 1e-5f);
+  config.kv_heads = 8;
+  config.head_dim = 128;
+}
 void minicpm3_defaults(ModelConfig& config) {
   set_kin_defaults(config, 1e4, 32768, 1e-5f);
   config.mixers.latent = {.rank = 256, .query_rank = 768, .plain_dim = 64, .rope_dim = 32};
@@ -248,6 +274,11 @@ Status read_kin(const Json& json, const ConfigSource& source, ModelConfig& confi
     if (scaled) config.embedding_scale = std::sqrt(static_cast<float>(config.hidden));
   }
   if (config.architecture == "minicpm3") finish_minicpm3(config);
+  if (source.family->hf_classes.front() == kInternLm3Classes.front()) {
+    HR_ASSIGN_OR_RETURN(const bool biases, flag_or(json, source, "bias", false));
+    config.attention_out_bias = config.ffn_bias = biases;
+  }
+  HR_RETURN_IF_ERROR(read_longcat(json, source, config));
   HR_RETURN_IF_ERROR(read_windowed(json, source, config));
   HR_RETURN_IF_ERROR(read_dbrx(json, source, config));
   if (config.architecture == "cohere2moe") return read_cohere2_moe(json, source, config);

@@ -96,6 +96,26 @@ inline constexpr std::array kCohere2MoeFields{
     kin_fields::dense_first("first_k_dense_replace"),
     ConfigField{&MixerConfig::drafting_layers, "nextn_predict_layers", "num_nextn_predict_layers",
                 0, kModelLimits.layers_max, Presence::kNullable}};
+// GLM-4.5's numbers under other names.
+inline constexpr std::array kSarvamMoeFields{
+    kin_fields::kEps,
+    ConfigField{&ExpertConfig::count, "", "n_routed_experts", 0, kin_fields::kExpertsMax},
+    kin_fields::experts("num_experts"),
+    kin_fields::used("num_experts_per_tok"),
+    kin_fields::width("moe_intermediate_size"),
+    kin_fields::shared("n_shared_experts"),
+    ConfigField{&ExpertConfig::shared_count, "", "num_shared_experts", 0, kin_fields::kExpertsMax,
+                Presence::kNullable},
+    kin_fields::scale("routed_scaling_factor"),
+    ConfigField{&ExpertConfig::groups, "", "n_group", 0, kin_fields::kExpertsMax,
+                Presence::kNullable},
+    ConfigField{&ExpertConfig::groups_used, "", "topk_group", 0, kin_fields::kExpertsMax,
+                Presence::kNullable},
+    kin_fields::dense_first("first_k_dense_replace"),
+    ConfigField{&MixerConfig::drafting_layers, "", "num_nextn_predict_layers", 0,
+                kModelLimits.layers_max, Presence::kNullable},
+    ConfigField{&MixerConfig::drafting_layers, "", "num_mtp_layers", 0, kModelLimits.layers_max,
+                Presence::kNullable}};
 inline constexpr std::array kNanoChatFields{
     kin_fields::kEps, ConfigField{&ModelConfig::logit_soft_cap, "", "final_logit_softcapping", 0,
                                   1e6, Presence::kNullable}};
@@ -150,6 +170,10 @@ inline constexpr OneClass kHyperClovaClasses{"HyperCLOVAXForCausalLM"};
 inline constexpr OneClass kPhiMoeClasses{"PhimoeForCausalLM"};
 inline constexpr OneClass kExaoneMoeClasses{"ExaoneMoeForCausalLM"};
 
+inline constexpr OneClass kSarvamMoeClasses{"SarvamMoEForCausalLM"};
+// Llama under other names of a class.
+inline constexpr OneClass kInternLm3Classes{"InternLM3ForCausalLM"};
+inline constexpr OneClass kIQuestCoderClasses{"IQuestCoderForCausalLM"};
 inline constexpr OneClass kBitNetClasses{"BitNetForCausalLM"};
 inline constexpr std::array kBitNetFields{kin_fields::kEps};
 inline constexpr OneClass kAfMoeClasses{"AfmoeForCausalLM"};
@@ -178,6 +202,9 @@ void granite_swa_defaults(ModelConfig& config);
 void granite_moe_swa_defaults(ModelConfig& config);
 void minicpm3_defaults(ModelConfig& config);
 void olmo_hybrid_defaults(ModelConfig& config);
+void sarvam_moe_defaults(ModelConfig& config);
+void internlm3_defaults(ModelConfig& config);
+void iquest_coder_defaults(ModelConfig& config);
 
 // After the numbers of a config.json: what else these families say. Nothing of others.
 Status read_kin(const Json& json, const ConfigSource& source, ModelConfig& config);

@@ -124,5 +124,31 @@ TEST(KinFamilies, JapaneseNetworksAreSoManyTimesAsWide) {
             "config.json: intermediate_multiple_size: 0 gives no width");
 }
 
+TEST(KinFamilies, LlamaHasOtherNamesOfItsClass) {
+  const auto plain = config_of("IQuestCoderForCausalLM", "");
+  ASSERT_TRUE(plain.ok()) << plain.status().message();
+  EXPECT_EQ(plain->architecture, "llama");
+  EXPECT_EQ(plain->head_dim, 128);
+  EXPECT_EQ(error_of("IQuestCoderForCausalLM", R"(, "clip_qkv": 8)"),
+            "config.json: clip_qkv: is not supported, only null");
+  const auto biased = config_of("InternLM3ForCausalLM", R"(, "qkv_bias": true, "bias": true)");
+  ASSERT_TRUE(biased.ok()) << biased.status().message();
+  EXPECT_TRUE(biased->qkv_bias && biased->attention_out_bias && biased->ffn_bias);
+  const auto of_queries = config_of("InternLM3ForCausalLM", R"(, "qkv_bias": true)");
+  EXPECT_TRUE(of_queries->qkv_bias);
+  EXPECT_FALSE(of_queries->attention_out_bias || of_queries->ffn_bias);
+}
+
+TEST(KinFamilies, SarvamHasOtherNamesForGlmsNumbers) {
+  const auto config = config_of("SarvamMoEForCausalLM", R"(, "num_experts": 8,
+      "num_shared_experts": 2, "use_qkv_bias": true, "use_qk_norm": false, "n_group": null)");
+  ASSERT_TRUE(config.ok()) << config.status().message();
+  EXPECT_EQ(config->experts.count, 8);
+  EXPECT_EQ(config->experts.shared_count, 2);
+  EXPECT_TRUE(config->qkv_bias && config->fused.qkv);
+  EXPECT_FALSE(config->mixers.head_norms.value_or(true));
+  EXPECT_EQ(config->experts.groups, 1);
+}
+
 }  // namespace
 }  // namespace headrace

@@ -1,7 +1,9 @@
 #include "weights/latent_families.h"
 
 #include <algorithm>
+#include <array>
 #include <string>
+#include <utility>
 
 #include <fmt/format.h>
 
@@ -120,6 +122,46 @@ void axk1_defaults(ModelConfig& config) {
   config.experts.count = 192;
   config.experts.dense_first = 1;
 }
+void mistral4_defaults(ModelConfig& config) {
+  deepseek2_defaults(config);
+  config.context_length = 1048576;
+  config.rope_scaling = {.kind = RopeScaling::Kind::kYarn,
+                         .factor = 128,
+                         .original_context = 8192,
+                         .mscale = 1,
+                         .mscale_all_dim = 1};
+  config.mixers.temperature = {.scale = 0.1f, .step = 8192};
+  config.mixers.latent = {
+      .rank = 256, .query_rank = 1024, .plain_dim = 64, .rope_dim = 64, .value_dim = 128};
+  config.experts = {.count = 128,
+                    .used = 4,
+                    .width = 2048,
+                    .shared_count = 1,
+                    .normalised = true,
+                    .scores = ExpertScores::kSoftmax};
+}
+void sarvam_mla_defaults(ModelConfig& config) {
+  deepseek3_defaults(config);
+  config.mixers.latent.query_rank = 0;
+  ExpertConfig& experts = config.experts;
+  experts.count = 128;
+  experts.groups = experts.groups_used = experts.dense_first = 1;
+}
+void longcat_defaults(ModelConfig& config) {
+  deepseek2_defaults(config);
+  config.rope_theta = 1e7;
+  config.context_length = 131072;
+  config.rms_eps = 1e-5f;
+  config.ffn = 12288;
+  config.experts = {.count = 512,
+                    .used = 12,
+                    .width = 2048,
+                    .identities = 256,
+                    .scale = 6,
+                    .normalised = false,
+                    .scores = ExpertScores::kSoftmax,
+                    .on_shortcut = true};
+}
 void hy_v4_defaults(ModelConfig& config) {
   deepseek3_defaults(config);
   config.context_length = 262144;
@@ -195,13 +237,35 @@ Status read_key_index(const Json& json, const ConfigSource& source, ModelConfig&
 
 }  // namespace
 
+Status read_longcat(const Json& json, const ConfigSource& source, ModelConfig& config) {
+  if (config.architecture != "longcat-flash") return ok_status();
+  // The library counts halves of layers, of which a file may have the number beside its own.
+  if (said_member(json, "num_layers") == nullptr) config.layers /= 2;
+  HR_ASSIGN_OR_RETURN(config.layers, count_or(json, source, "num_layers", config.layers, 1,
+                                              kModelLimits.layers_max / 3));
+  const Json* const identities = said_member(json, "zero_expert_type");
+  if (identities != nullptr && *identities != Json("identity")) {
+    return source.unsupported_field("zero_expert_type",
+                                    "is not supported, only \"identity\" or none");
+  }
+  for (const auto& [name, known] :
+       {std::pair("router_bias", false), {"mla_scale_q_lora", true}, {"mla_scale_kv_lora", true}}) {
+    HR_ASSIGN_OR_RETURN(const bool said, flag_or(json, source, name, known));
+    if (said == known) continue;
+    return source.unsupported_field(name, fmt::format("is not supported, only {} or none", known));
+  }
+  return ok_status();
+}
+
 Status read_latent(const Json& json, const ConfigSource& source, ModelConfig& config) {
   if (config.mixers.latent.rank == 0) return ok_status();
   ExpertConfig& experts = config.experts;
-  const bool is_v2 = experts.scores == ExpertScores::kSoftmax;
+  const bool is_v2 = config.architecture == "deepseek2" && experts.scores == ExpertScores::kSoftmax;
   // DeepSeek V2's class knows one order of rows, and does not divide weights by their sum.
-  // Nor do the classes of Ling 3 and Hunyuan V4, which do not read it.
-  const bool reads_it = config.architecture != "bailingmoe3" && config.architecture != "hy_v4";
+  // Nor do the classes of Ling 3, Hunyuan V4 and LongCat-Flash, which do not read it.
+  constexpr std::array kOfOneOrder = {"bailingmoe3", "hy_v4", "longcat-flash"};
+  const bool reads_it =
+      std::ranges::find(kOfOneOrder, config.architecture) == std::end(kOfOneOrder);
   if (!is_v2 && reads_it) {
     HR_ASSIGN_OR_RETURN(config.qk_rows_interleaved,
                         flag_or(json, source, "rope_interleave", config.qk_rows_interleaved));

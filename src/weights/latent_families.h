@@ -56,11 +56,40 @@ inline constexpr auto kSparseFields = [] {
 }();
 
 inline constexpr std::array<std::string_view, 1> kDeepSeek2Classes{"DeepseekV2ForCausalLM"};
-inline constexpr std::array<std::string_view, 1> kDeepSeek3Classes{"DeepseekV3ForCausalLM"};
+// Of Kimi K2.5, which also sees, the text half.
+inline constexpr std::array<std::string_view, 3> kDeepSeek3Classes{
+    "DeepseekV3ForCausalLM", "KimiK25ForConditionalGeneration", "Kimi_K25ForConditionalGeneration"};
 inline constexpr std::array<std::string_view, 1> kGlm4MoeLiteClasses{"Glm4MoeLiteForCausalLM"};
 // Latent attention without experts; a GGUF file of them is a DeepSeek that has none.
 inline constexpr std::array<std::string_view, 1> kYoutuClasses{"YoutuForCausalLM"};
 inline constexpr std::array<std::string_view, 1> kAxK1Classes{"AXK1ForCausalLM"};
+inline constexpr std::array<std::string_view, 1> kMistral4Classes{"Mistral4ForCausalLM"};
+// DeepSeek V3, whose files call some numbers otherwise.
+inline constexpr std::array<std::string_view, 1> kSarvamMlaClasses{"SarvamMLAForCausalLM"};
+inline constexpr auto kSarvamMlaFields = [] {
+  std::array<ConfigField, kDeepSeekFields.size() + 3> fields;
+  auto next = std::copy(kDeepSeekFields.begin(), kDeepSeekFields.end(), fields.begin());
+  *next++ = {&ExpertConfig::count, "", "num_experts", 0, kModelLimits.experts_max};
+  *next++ = {&ExpertConfig::shared_count, "", "num_shared_experts", 0, kModelLimits.experts_max};
+  *next++ = {&MixerConfig::drafting_layers, "", "num_mtp_layers", 0, kModelLimits.layers_max};
+  return fields;
+}();
+inline constexpr std::array<std::string_view, 1> kLongCatClasses{"LongcatFlashForCausalLM"};
+inline constexpr std::array kLongCatFields{
+    ConfigField{&ModelConfig::rms_eps, "", "rms_norm_eps", 1e-20, 1, Presence::kRequired},
+    ConfigField{&ModelConfig::layers, "", "num_layers", 1, kModelLimits.layers_max},
+    ConfigField{&ModelConfig::ffn, "", "ffn_hidden_size", 1, kModelLimits.ffn_max},
+    ConfigField{&ExpertConfig::count, "", "n_routed_experts", 1, kModelLimits.experts_max},
+    ConfigField{&ExpertConfig::identities, "", "zero_expert_num", 0, kModelLimits.experts_max,
+                Presence::kNullable},
+    ConfigField{&ExpertConfig::used, "", "moe_topk", 1, kModelLimits.experts_max},
+    ConfigField{&ExpertConfig::width, "", "expert_ffn_hidden_size", 1, kModelLimits.ffn_max},
+    ConfigField{&ExpertConfig::scale, "", "routed_scaling_factor", 0, 1e6},
+    ConfigField{&LatentConfig::rank, "", "kv_lora_rank", 1, kModelLimits.head_dim_max},
+    ConfigField{&LatentConfig::query_rank, "", "q_lora_rank", 1, kModelLimits.hidden_max},
+    ConfigField{&LatentConfig::plain_dim, "", "qk_nope_head_dim", 1, kModelLimits.head_dim_max},
+    ConfigField{&LatentConfig::rope_dim, "", "qk_rope_head_dim", 2, kModelLimits.head_dim_max},
+    ConfigField{&LatentConfig::value_dim, "", "v_head_dim", 1, kModelLimits.head_dim_max}};
 inline constexpr std::array<std::string_view, 1> kHyV4Classes{"HYV4ForCausalLM"};
 inline constexpr auto kHyV4Fields = [] {
   std::array<ConfigField, kSparseFields.size() + 4> fields;
@@ -79,10 +108,16 @@ void deepseek3_defaults(ModelConfig& config);
 void glm4_moe_lite_defaults(ModelConfig& config);
 void youtu_defaults(ModelConfig& config);
 void axk1_defaults(ModelConfig& config);
+void mistral4_defaults(ModelConfig& config);
+void sarvam_mla_defaults(ModelConfig& config);
+void longcat_defaults(ModelConfig& config);
 void hy_v4_defaults(ModelConfig& config);
 void deepseek32_defaults(ModelConfig& config);
 void glm_dsa_defaults(ModelConfig& config);
 
+// After the numbers of a config.json, before its lists of layers: what else LongCat-Flash says.
+// Nothing of others.
+Status read_longcat(const Json& json, const ConfigSource& source, ModelConfig& config);
 // After the numbers of a config.json. Nothing where a model has no latents.
 Status read_latent(const Json& json, const ConfigSource& source, ModelConfig& config);
 // Of a GGUF file: the layers that have an index. Nothing of other architectures.

@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include <string>
+#include <utility>
 
 #include "weights/gguf_fixture.h"
 
@@ -104,6 +105,78 @@ TEST(LatentFamilies, AxK1IsDeepSeekWithOneDenseLayer) {
   EXPECT_EQ(config->experts.groups, 8);
   EXPECT_EQ(config->experts.dense_first, 1);
   EXPECT_EQ(config->mixers.latent.index_heads, 0);
+}
+
+TEST(LatentFamilies, LongCatsLayersAreCountedWholeOrByHalves) {
+  const std::string name = "LongcatFlashForCausalLM";
+  const auto silent = read_sparse(name, R"("num_hidden_layers": 14)");
+  ASSERT_TRUE(silent.ok()) << silent.status().message();
+  EXPECT_EQ(silent->layers, 7);
+  const auto config =
+      read_sparse(name, R"("num_layers": 3, "zero_expert_num": 4, "n_routed_experts": 6,
+      "moe_topk": 8, "ffn_hidden_size": 40, "zero_expert_type": "identity",
+      "mla_scale_q_lora": true)");
+  ASSERT_TRUE(config.ok()) << config.status().message();
+  EXPECT_EQ(config->layers, 3);
+  EXPECT_EQ(config->ffn, 48);  // the usual name's, where a file has both
+  EXPECT_EQ(config->experts.identities, 4);
+  EXPECT_EQ(config->experts.used, 8);
+  EXPECT_TRUE(has_joined_layers(*config));
+  for (const auto& [more, said] :
+       {std::pair(R"("zero_expert_type": "copy")",
+                  "zero_expert_type: is not supported, only \"identity\" or none"),
+        {R"("router_bias": true)", "router_bias: is not supported, only false or none"},
+        {R"("mla_scale_kv_lora": false)", "mla_scale_kv_lora: is not supported, only true or none"},
+        {R"("num_layers": 0)", "num_layers: 0 is outside 1 to 1024"},
+        {R"("moe_topk": 800)", "moe_topk: 800 is outside 1 to the 768 experts"},
+        {R"("zero_expert_num": -1)", "zero_expert_num: -1 is outside 0 to 4096"}}) {
+    EXPECT_EQ(read_sparse(name, more).status().message(), std::string("config.json: ") + said);
+  }
+}
+
+TEST(LatentFamilies, Mistral4sQueriesGrow) {
+  const std::string name = "Mistral4ForCausalLM";
+  const auto silent = read_sparse(name);
+  ASSERT_TRUE(silent.ok()) << silent.status().message();
+  EXPECT_EQ(silent->rope_scaling.kind, RopeScaling::Kind::kYarn);
+  EXPECT_EQ(silent->mixers.temperature.step, 8192);
+  EXPECT_EQ(silent->experts.scores, ExpertScores::kSoftmax);
+  EXPECT_TRUE(silent->experts.normalised.value_or(false));
+  const auto config = read_sparse(name, R"("n_group": 4, "topk_group": 2, "rope_parameters":
+      {"rope_type": "default", "rope_theta": 500, "llama_4_scaling_beta": 0.5,
+       "original_max_position_embeddings": 32})");
+  ASSERT_TRUE(config.ok()) << config.status().message();
+  EXPECT_EQ(config->rope_scaling.kind, RopeScaling::Kind::kNone);
+  EXPECT_EQ(config->mixers.temperature.scale, 0.5f);
+  EXPECT_EQ(config->mixers.temperature.step, 32);
+  EXPECT_EQ(config->experts.groups, 4);
+}
+
+TEST(LatentFamilies, TheTextHalfSaysWhichOfMistralsModelsItIs) {
+  const std::string wrapped = R"("architectures": ["Mistral3ForConditionalGeneration"],
+      "text_config": {"model_type": "MODEL", "hidden_size": 32, "intermediate_size": 48,
+      "num_hidden_layers": 2, "num_attention_heads": 4, "num_key_value_heads": 4,
+      "vocab_size": 96, "head_dim": 8})";
+  const auto architecture_of = [&](const std::string& type) {
+    std::string text = "{" + wrapped + "}";
+    text.replace(text.find("MODEL"), 5, type);
+    const auto config = model_config_from_json(parse_json(text).value(), Json(), "config.json");
+    return config.ok() ? config->architecture : std::string(config.status().message());
+  };
+  EXPECT_EQ(architecture_of("mistral4"), "mistral4");
+  EXPECT_EQ(architecture_of("ministral3"), "mistral3");
+}
+
+TEST(LatentFamilies, SarvamsFilesHaveOtherNamesForDeepSeeksNumbers) {
+  const auto config = read_sparse("SarvamMLAForCausalLM", R"("num_experts": 8,
+      "num_shared_experts": 2, "q_lora_rank": null, "rope_scaling": {"type": "deepseek_yarn",
+      "factor": 4, "original_max_position_embeddings": 32}, "head_dim": 24)");
+  ASSERT_TRUE(config.ok()) << config.status().message();
+  EXPECT_EQ(config->experts.count, 8);
+  EXPECT_EQ(config->experts.shared_count, 2);
+  EXPECT_EQ(config->experts.groups, 1);
+  EXPECT_EQ(config->rope_scaling.kind, RopeScaling::Kind::kYarn);
+  EXPECT_EQ(config->mixers.latent.query_rank, 0);
 }
 
 }  // namespace

@@ -103,6 +103,12 @@ void llama4_defaults(ModelConfig& config) {
   config.experts = {.count = 16, .used = 1, .normalised = false, .scores = ExpertScores::kSigmoid};
 }
 
+std::string class_of_text(const std::string& hf_class, const Json* text) {
+  const bool wraps = hf_class == "Mistral3ForConditionalGeneration" && text != nullptr;
+  const Json* const type = wraps ? member_of(*text, "model_type") : nullptr;
+  return type != nullptr && *type == Json("mistral4") ? "Mistral4ForCausalLM" : hf_class;
+}
+
 void ministral3_defaults(ModelConfig& config) {
   config.rope_theta = 1e6;
   config.context_length = 262144;
@@ -144,7 +150,9 @@ Status read_ministral3(const Json& json, const ConfigSource& source, ModelConfig
 
 Status read_tuned_queries(const Json& json, const ConfigSource& source, ModelConfig& config) {
   if (config.architecture == "llama4") return read_llama4(json, source, config);
-  if (config.architecture == "mistral3") return read_ministral3(json, source, config);
+  if (config.architecture == "mistral3" || config.architecture == "mistral4") {
+    return read_ministral3(json, source, config);
+  }
   return ok_status();
 }
 
@@ -176,13 +184,18 @@ Status read_gguf_llama4(const GgufFile& file, ModelConfig& config) {
   return ok_status();
 }
 
-Status read_gguf_ministral3(const GgufFile& file, ModelConfig& config) {
+Status read_gguf_temperature(const GgufFile& file, ModelConfig& config) {
   HR_ASSIGN_OR_RETURN(const auto scale,
-                      file.optional_float("mistral3.attention.temperature_scale"));
-  HR_ASSIGN_OR_RETURN(const auto multiplier,
-                      file.optional_float("mistral3.rope.scaling.yarn_log_multiplier"));
+                      file.optional_float(config.architecture + ".attention.temperature_scale"));
   config.mixers.temperature = {.scale = static_cast<float>(scale.value_or(0)),
                                .step = config.rope_scaling.original_context};
+  return ok_status();
+}
+
+Status read_gguf_ministral3(const GgufFile& file, ModelConfig& config) {
+  HR_RETURN_IF_ERROR(read_gguf_temperature(file, config));
+  HR_ASSIGN_OR_RETURN(const auto multiplier,
+                      file.optional_float("mistral3.rope.scaling.yarn_log_multiplier"));
   config.rope_scaling.mscale = config.rope_scaling.mscale_all_dim = multiplier.value_or(0);
   return ok_status();
 }
@@ -192,6 +205,7 @@ Status read_gguf_ministral3(const GgufFile& file, ModelConfig& config) {
 Status read_gguf_tuned_queries(const GgufFile& file, ModelConfig& config) {
   if (config.architecture == "llama4") return read_gguf_llama4(file, config);
   if (config.architecture == "mistral3") return read_gguf_ministral3(file, config);
+  if (config.architecture == "mistral4") return read_gguf_temperature(file, config);
   return ok_status();
 }
 

@@ -11,6 +11,8 @@
 
 #include <fmt/format.h>
 
+#include "weights/json_members.h"
+
 namespace headrace {
 namespace {
 
@@ -42,6 +44,7 @@ class StateSpaceReader {
     const std::string_view name = config_.architecture;
     if (name == "mamba") return read_mamba();
     if (name == "mamba2") return read_mamba2();
+    if (name == "zamba2") return read_zamba2();
     HR_RETURN_IF_ERROR(read_flag("mamba_conv_bias", space_.conv_bias));
     HR_RETURN_IF_ERROR(read_flag("mamba_proj_bias", space_.in_bias));
     if (name == "jamba") return read_jamba();
@@ -214,6 +217,65 @@ class StateSpaceReader {
     space_.out_bias = space_.in_bias;
     set_all_layers(LayerMixer::kMamba2);
     return ok_status();
+  }
+
+  // Layers by name, those with a block "hybrid"; heads of a block are of two rows.
+  Status read_zamba2() const {
+    SharedBlockConfig& shared = config_.mixers.state_space.shared;
+    constexpr std::string_view kList = "layers_block_type", kLater = "layer_types";
+    HR_RETURN_IF_ERROR(require("use_long_context", false));
+    HR_RETURN_IF_ERROR(require("use_conv_bias", true));
+    HR_RETURN_IF_ERROR(read_flag("use_mem_rope", config_.mixers.rotates));
+    HR_RETURN_IF_ERROR(read_flag("use_shared_attention_adapter", shared.adds_to_attention));
+    HR_RETURN_IF_ERROR(read_flag("add_bias_linear", space_.in_bias));
+    space_.out_bias = config_.ffn_bias = space_.in_bias;
+    config_.qkv_bias = config_.attention_out_bias = false;
+    HR_RETURN_IF_ERROR(read_number("time_step_min", space_.dt_min));
+    HR_RETURN_IF_ERROR(read_expansion("mamba_expand", 2));
+    HR_ASSIGN_OR_RETURN(shared.blocks,
+                        count_or(json_, source_, "num_mem_blocks", 1, 1, kSharedUsesMax));
+    HR_ASSIGN_OR_RETURN(shared.rank,
+                        count_or(json_, source_, "adapter_rank", 128, 1, kModelLimits.hidden_max));
+    if (given_in(json_, kList) == nullptr && given_in(json_, kLater) == nullptr) {
+      return source_.corrupt_field(kList, "missing");
+    }
+    set_all_layers(LayerMixer::kMamba2);
+    HR_RETURN_IF_ERROR(read_block_layers(kList));
+    HR_RETURN_IF_ERROR(read_block_layers(kLater));
+    return check_joined_heads();
+  }
+
+  Status check_joined_heads() const {
+    const int64_t joined = 2 * int64_t{config_.hidden};
+    const int64_t head_dim = config_.heads > 0 ? joined / config_.heads : 0;
+    if (config_.head_dim == 0 && head_dim <= kModelLimits.head_dim_max) {
+      config_.head_dim = static_cast<int32_t>(head_dim);
+    }
+    if (head_dim == config_.head_dim && head_dim * config_.heads == joined) return ok_status();
+    return source_.corrupt_field("attention_head_dim",
+                                 fmt::format("{} heads of {} are not {} wide, as two rows are",
+                                             config_.heads, config_.head_dim, joined));
+  }
+
+  Status read_block_layers(std::string_view key) const {
+    const Json* list = given_in(json_, key);
+    if (list == nullptr) return ok_status();
+    std::vector<LayerMixer>& layers = config_.mixers.by_layer;
+    if (!list->is_array() || list->as_array().size() != layers.size()) {
+      return source_.corrupt_field(key, fmt::format("is no list of {} layers", config_.layers));
+    }
+    for (size_t i = 0; i < layers.size(); ++i) {
+      const Json& name = list->as_array()[i];
+      const bool mamba = name == Json("mamba") || name == Json("linear_attention");
+      if (!mamba && name != Json("hybrid")) {
+        return source_.unsupported_field(
+            key, "has a layer that is not supported (known: mamba, linear_attention, hybrid)");
+      }
+      layers[i] = mamba ? LayerMixer::kMamba2 : LayerMixer::kMamba2Beside;
+    }
+    if (std::ranges::count(layers, LayerMixer::kMamba2Beside) <= kSharedUsesMax) return ok_status();
+    return source_.unsupported_field(
+        key, fmt::format("has more than {} layers with a block", kSharedUsesMax));
   }
 
   Status read_bamba() const {
@@ -461,6 +523,12 @@ void falcon_h1_defaults(ModelConfig& config) {
   config.kv_heads = 8;
   config.mixers.state_space = {
       .inner = 1024, .state_dim = 256, .heads = 128, .norm = false, .norm_before_gate = true};
+}
+void zamba2_defaults(ModelConfig& config) {
+  set_defaults(config, 4096, 1e-5f);
+  config.tied_embeddings = true;
+  config.mixers.rotates = false;
+  config.mixers.state_space = {.state_dim = 64, .heads = 8, .dt_min = 0.001f};
 }
 void nemotron_h_defaults(ModelConfig& config) {
   set_defaults(config, 4096, 1e-5f);

@@ -128,6 +128,15 @@ inline constexpr std::array kNemotronHFields{
     ConfigField{&MixerConfig::drafting_layers, "nextn_predict_layers", "num_nextn_predict_layers",
                 0, kModelLimits.layers_max, Presence::kNullable}};
 
+inline constexpr std::array kZamba2Fields{
+    state_space_fields::rms_eps("rms_norm_eps"),
+    state_space_fields::heads("n_mamba_heads"),
+    state_space_fields::head_dim("mamba_headdim"),
+    state_space_fields::groups("mamba_ngroups"),
+    state_space_fields::state_dim("mamba_d_state"),
+    state_space_fields::taps("mamba_d_conv"),
+    ConfigField{&ModelConfig::head_dim, "", "attention_head_dim", 1, kModelLimits.head_dim_max}};
+
 template <size_t kCount>
 using StateSpaceClasses = std::array<std::string_view, kCount>;
 inline constexpr StateSpaceClasses<1> kMambaClasses{"MambaForCausalLM"};
@@ -136,6 +145,8 @@ inline constexpr StateSpaceClasses<1> kJambaClasses{"JambaForCausalLM"};
 inline constexpr StateSpaceClasses<1> kMamba2Classes{"Mamba2ForCausalLM"};
 inline constexpr StateSpaceClasses<1> kBambaClasses{"BambaForCausalLM"};
 inline constexpr StateSpaceClasses<1> kGraniteHybridClasses{"GraniteMoeHybridForCausalLM"};
+inline constexpr StateSpaceClasses<1> kZamba2Classes{"Zamba2ForCausalLM"};
+inline constexpr StateSpaceClasses<1> kGeluOfZamba{"gelu"};
 inline constexpr StateSpaceClasses<1> kFalconH1Classes{"FalconH1ForCausalLM"};
 inline constexpr StateSpaceClasses<1> kNemotronHClasses{"NemotronHForCausalLM"};
 
@@ -147,6 +158,7 @@ void bamba_defaults(ModelConfig& config);
 void granite_hybrid_defaults(ModelConfig& config);
 void falcon_h1_defaults(ModelConfig& config);
 void nemotron_h_defaults(ModelConfig& config);
+void zamba2_defaults(ModelConfig& config);
 
 // A family that only GGUF files name so: Nemotron-H with mixtures. Null where it is none.
 const ModelFamily* find_gguf_only_family(std::string_view architecture);

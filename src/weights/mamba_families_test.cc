@@ -159,5 +159,33 @@ TEST(MambaFamilies, RefuseByName) {
   expect(kNemotron, R"("attention_bias": true)", "attention_bias");
 }
 
+const std::string kZamba2 = R"("architectures": ["Zamba2ForCausalLM"], "hidden_size": 32,
+  "num_hidden_layers": 3, "vocab_size": 100, "num_attention_heads": 4, "n_mamba_heads": 4,
+  "layers_block_type": ["mamba", "hybrid", "linear_attention"])";
+
+TEST(MambaFamilies, SomeOfZamba2sLayersHaveABlock) {
+  const auto config = read(kZamba2, R"("num_mem_blocks": 2, "use_mem_rope": true)");
+  ASSERT_TRUE(config.ok()) << config.status().message();
+  EXPECT_EQ(config->mixers.by_layer, (Mixers{kMamba2, LayerMixer::kMamba2Beside, kMamba2}));
+  EXPECT_EQ(config->head_dim, 16);
+  EXPECT_EQ(config->ffn, 128);
+  EXPECT_EQ(config->mixers.state_space.shared.blocks, 2);
+  EXPECT_EQ(config->mixers.state_space.shared.rank, 128);
+  EXPECT_TRUE(config->mixers.rotates && has_joined_layers(*config));
+  EXPECT_FLOAT_EQ(config->mixers.state_space.dt_min, 0.001f);
+  const auto expect = [](const std::string& more, const std::string& said) {
+    EXPECT_EQ(error_of(kZamba2, more), "config.json: " + said);
+  };
+  expect(R"("use_long_context": true)", "use_long_context: true is not supported, only false");
+  expect(R"("num_mem_blocks": 0)", "num_mem_blocks: is no number from 1 to 64");
+  expect(R"("layers_block_type": null)", "layers_block_type: missing");
+  expect(R"("layers_block_type": ["mamba"])", "layers_block_type: is no list of 3 layers");
+  expect(R"("layers_block_type": ["mamba", "hybrid", "attention"])",
+         "layers_block_type: has a layer that is not supported (known: mamba, linear_attention, "
+         "hybrid)");
+  expect(R"("attention_head_dim": 8)",
+         "attention_head_dim: 4 heads of 8 are not 64 wide, as two rows are");
+}
+
 }  // namespace
 }  // namespace headrace

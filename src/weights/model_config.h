@@ -57,11 +57,13 @@ struct ExpertConfig {
   int32_t count = 0;                   // 0: every layer has one network, which all tokens take
   int32_t used = 0;                    // experts that a token takes, at most `count`
   int32_t width = 0;                   // of each expert
+  int32_t identities = 0;              // more of them, which give back their rows (LongCat-Flash)
   int32_t shared_count = 0;            // experts that every token takes; as one network they have
   int32_t shared_width = 0;            // this width; 0 = none
   float tolerance = 0;                 // of kSparseMixer
   float gate_limit = 0;                // of gates, and of ups on both sides; 0: none
   float scale = 1;                     // of the weights of experts that are chosen
+  bool biases_logits = false;          // a bias of the choice is of logits, not of scores
   bool averaged = false;               // with what shared experts make, in place of their sum
   std::optional<bool> normalised;      // these add up to 1; empty = the architecture's rule
   std::optional<ExpertScores> scores;  // empty = the architecture's rule
@@ -69,6 +71,8 @@ struct ExpertConfig {
   int32_t groups_used = 1;             // a token takes experts of the best so many
   int32_t dense_first = 0;             // so many layers at the front are no mixtures
   std::vector<bool> dense_layers;      // [layers] nor are these; empty = none
+  bool on_shortcut = false;            // they read what the network before the layer's second half
+                                       // does (LongCat-Flash)
 
   bool in_layer(int32_t layer) const {
     return count > 0 && layer >= dense_first &&
@@ -98,6 +102,14 @@ enum class ScanNorms : uint8_t {
   kWeights,  // (Jamba)
 };
 
+// Of blocks whose weights several layers share (Zamba 2). Their uses take turns.
+struct SharedBlockConfig {
+  int32_t blocks = 0;
+  int32_t rank = 0;                // of what each use adds to the network's first product; 0: none
+  bool adds_to_attention = false;  // and to queries, keys and values
+};
+inline constexpr int32_t kSharedUsesMax = 64;  // of all blocks
+
 // Of selective state spaces: Mamba, whose channels have a state each, and Mamba-2, whose heads do.
 struct StateSpaceConfig {
   int32_t inner = 0;  // width of x
@@ -117,6 +129,7 @@ struct StateSpaceConfig {
   float dt_max = std::numeric_limits<float>::infinity();
   bool norm = true;
   bool norm_before_gate = false;
+  SharedBlockConfig shared;
 };
 
 // What Falcon-H1 multiplies by, beside what other families do.
@@ -346,7 +359,8 @@ inline bool has_states(const ModelConfig& config) {
 // Whether a pass has to go through all layers at once: they leave to later ones more than rows.
 inline bool has_joined_layers(const ModelConfig& config) {
   return config.mixers.gemma.sharing_layers > 0 || config.mixers.gemma.input_width > 0 ||
-         config.mixers.gemma.streams > 0 || !config.mixers.latent.index_shared.empty();
+         config.mixers.gemma.streams > 0 || !config.mixers.latent.index_shared.empty() ||
+         config.mixers.state_space.shared.blocks > 0 || config.experts.on_shortcut;
 }
 // Whether some layer attends; else a sequence keeps states alone.
 inline bool any_attends(const ModelConfig& config) {

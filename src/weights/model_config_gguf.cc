@@ -373,7 +373,9 @@ class GgufConfigReader {
                         file_.optional_float(key("rope.scaling.yarn_log_multiplier")));
     config_.rope_scaling.mscale = config_.rope_scaling.mscale_all_dim =
         10 * log_multiplier.value_or(0);
-    if (experts.scores == ExpertScores::kSigmoid || experts.groups <= 1) return ok_status();
+    const bool by_two_best =
+        experts.scores == ExpertScores::kSigmoid || config_.architecture == "mistral4";
+    if (by_two_best || experts.groups <= 1) return ok_status();
     return file_.unsupported_field(key("expert_group_count"),
                                    "groups by their best expert (DeepSeek V2) are not supported");
   }

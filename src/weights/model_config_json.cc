@@ -385,15 +385,24 @@ class JsonConfigReader {
     };
     using Kind = RopeScaling::Kind;
     static constexpr Known kKnown[] = {
-        {"default", Kind::kNone},  {"linear", Kind::kLinear},      {"dynamic", Kind::kDynamic},
-        {"llama3", Kind::kLlama3}, {"yarn", Kind::kYarn},          {"longrope", Kind::kLongRope},
-        {"su", Kind::kLongRope},   {"proportional", Kind::kLinear}};
+        {"default", Kind::kNone},
+        {"linear", Kind::kLinear},
+        {"dynamic", Kind::kDynamic},
+        {"llama3", Kind::kLlama3},
+        {"yarn", Kind::kYarn},
+        {"longrope", Kind::kLongRope},
+        {"su", Kind::kLongRope},
+        {"deepseek_yarn", Kind::kYarn},
+        {"proportional", Kind::kLinear},
+        // Three positions of a token, which of text are one (Qwen2-VL).
+        {"mrope", Kind::kNone}};
     // Hunyuan's files call a larger base so: what they say of it is `alpha`.
     HR_ASSIGN_OR_RETURN(const double alpha, number_or(parameters, "alpha", 0));
     if (type->as_string() == "dynamic" && alpha > 0) return stretch_base(alpha);
     for (const Known& known : kKnown) {
       if (known.name != type->as_string()) continue;
-      if (known.name == "proportional" && config_.architecture != "gemma4") continue;
+      const std::string_view own = config_.architecture;
+      if (known.name == "proportional" && own != "gemma4" && own != "lfm3") continue;
       config_.rope_scaling.kind = known.kind;
       return known.kind == Kind::kNone ? ok_status() : read_scaling_numbers(parameters);
     }
@@ -484,7 +493,8 @@ class JsonConfigReader {
     if (!on) config_.window = 0;
     if (config_.window == 0) return ok_status();
     // Whatever layer_types says.
-    if (config_.architecture == "qwen3moe" || config_.architecture == "minimax-01") {
+    if (config_.architecture == "qwen3moe" || config_.architecture == "minimax-01" ||
+        config_.architecture == "lfm3") {
       return ok_status();
     }
     if (find("layer_types") != nullptr) return read_layer_types();
@@ -554,7 +564,7 @@ class JsonConfigReader {
 
   // By name, or all but each n-th (Qwen3-Next's first files), or all but those listed (LFM2's).
   Status read_mixers() {
-    if (!source_.family->other_mixer) return ok_status();
+    if (!source_.family->other_mixer || !config_.mixers.by_layer.empty()) return ok_status();
     if (has_state_space(*source_.family)) return read_state_space(json_, source_, config_);
     const LayerMixer other = *source_.family->other_mixer;
     if (other == LayerMixer::kRgLru) return read_recurrent_gemma(json_, source_, config_);
@@ -662,7 +672,10 @@ class JsonConfigReader {
 Result<ModelConfig> model_config_from_json(const Json& config, const Json& generation,
                                            std::string_view path) {
   HR_ASSIGN_OR_RETURN(const std::string hf_class, read_class(config, path));
-  const ConfigSource source{path, find_hf_family(generating_hf_class(hf_class))};
+  // Models that also see keep their text model's numbers in an object of their own.
+  const Json* const text = find_in(config, "text_config");
+  const ConfigSource source{path,
+                            find_hf_family(generating_hf_class(class_of_text(hf_class, text)))};
   if (is_encoder_class(hf_class)) {
     return source.unsupported_field(
         "architectures",
@@ -676,8 +689,6 @@ Result<ModelConfig> model_config_from_json(const Json& config, const Json& gener
         fmt::format("\"{}\" is not supported (known: {}; or try --architecture-map)",
                     printable(hf_class), known_hf_classes()));
   }
-  // Models that also see keep their text model's numbers in an object of their own.
-  const Json* text = find_in(config, "text_config");
   if (text != nullptr && !text->is_object()) {
     return source.corrupt_field("text_config", "is no object");
   }

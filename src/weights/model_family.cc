@@ -80,24 +80,25 @@ Status finish_experts(const ConfigSource& source, ModelConfig& config) {
     experts.shared_width = static_cast<int32_t>(shared);
   }
   if (experts.scale == 0) experts.scale = 1;  // some writers' "none"
-  if (experts.used < 1 || experts.used > experts.count) {
+  const int32_t all = experts.count + experts.identities;
+  if (experts.used < 1 || experts.used > all) {
     return source.corrupt_field(
         source.name_of(&ExpertConfig::used),
-        fmt::format("{} is outside 1 to the {} experts", experts.used, experts.count));
+        fmt::format("{} is outside 1 to the {} experts", experts.used, all));
   }
   experts.groups = std::max(experts.groups, 1);
-  if (experts.count % experts.groups != 0) {
+  if (all % experts.groups != 0) {
     return source.corrupt_field(
         source.name_of(&ExpertConfig::groups),
-        fmt::format("{} groups do not divide {} experts", experts.groups, experts.count));
+        fmt::format("{} groups do not divide {} experts", experts.groups, all));
   }
   experts.groups_used = std::max(experts.groups_used, 1);
   if (experts.groups_used > experts.groups ||
-      experts.used > experts.count / experts.groups * experts.groups_used) {
+      experts.used > all / experts.groups * experts.groups_used) {
     return source.corrupt_field(
         source.name_of(&ExpertConfig::groups_used),
         fmt::format("{} of {} groups of {} experts have no {} to choose", experts.groups_used,
-                    experts.groups, experts.count / experts.groups, experts.used));
+                    experts.groups, all / experts.groups, experts.used));
   }
   return ok_status();
 }
@@ -196,6 +197,7 @@ Result<const ModelFamily*> find_gguf_family(const GgufFile& file) {
   std::string known;
   std::string_view last;
   for (const ModelFamily& family : model_families()) {
+    if (!family.is_in_gguf()) continue;
     if (family.architecture == name) return &family;
     if (family.architecture != last) {
       known += (known.empty() ? "" : ", ") + std::string(family.architecture);
@@ -255,6 +257,10 @@ bool ModelFamily::has_experts() const {
   return std::any_of(fields.begin(), fields.end(), [](const ConfigField& field) {
     return field.member == ConfigMember(&ExpertConfig::count);
   });
+}
+
+bool ModelFamily::is_in_gguf() const {
+  return std::ranges::any_of(fields, [](const ConfigField& field) { return !field.gguf.empty(); });
 }
 
 bool ModelFamily::reads_hf(std::string_view key) const {

@@ -475,8 +475,10 @@ constexpr NameArray<1> kQwen3MoeClasses{"Qwen3MoeForCausalLM"};
 constexpr NameArray<1> kDots1Classes{"Dots1ForCausalLM"};
 constexpr NameArray<1> kOlmoeClasses{"OlmoeForCausalLM"};
 constexpr NameArray<2> kGraniteMoeClasses{"GraniteMoeForCausalLM", "GraniteMoeSharedForCausalLM"};
-constexpr NameArray<1> kQwen2Classes{"Qwen2ForCausalLM"};
-constexpr NameArray<1> kQwen3Classes{"Qwen3ForCausalLM"};
+// Of models that also see their text half.
+constexpr NameArray<3> kQwen2Classes{"Qwen2ForCausalLM", "Qwen2VLForConditionalGeneration",
+                                     "Qwen2_5_VLForConditionalGeneration"};
+constexpr NameArray<2> kQwen3Classes{"Qwen3ForCausalLM", "Qwen3VLForConditionalGeneration"};
 constexpr NameArray<1> kGemmaClasses{"GemmaForCausalLM"};
 constexpr NameArray<1> kGemma2Classes{"Gemma2ForCausalLM"};
 constexpr NameArray<2> kGemma3Classes{"Gemma3ForCausalLM", "Gemma3ForConditionalGeneration"};
@@ -533,6 +535,8 @@ constexpr auto kFamilies = std::to_array<ModelFamily>({
     {"llama", kMistralClasses, kSilu, kInterleaved, kRmsFields, mistral_defaults,
      kActivationsFitF16},
     {"llama", kMixtralClasses, kSilu, kInterleaved, kMixtralFields, mixtral_defaults},
+    {"llama", kInternLm3Classes, kSilu, kInterleaved, kRmsFields, internlm3_defaults},
+    {"llama", kIQuestCoderClasses, kSilu, kInterleaved, kRmsFields, iquest_coder_defaults},
     {"llama4", kLlama4Classes, kSilu, kInterleaved, kLlama4Fields, llama4_defaults},
     {"mistral3", kMinistral3Classes, kSilu, kInterleaved, kMinistral3Fields, ministral3_defaults},
     {"qwen2", kQwen2Classes, kSilu, !kInterleaved, kRmsFields, qwen2_defaults, kActivationsFitF16},
@@ -542,6 +546,8 @@ constexpr auto kFamilies = std::to_array<ModelFamily>({
     {"gemma3", kGemma3Classes, kGemmaGelu, !kInterleaved, kGemma3Fields, gemma3_defaults},
     {"gemma3n", kGemma3nClasses, kGemmaTanhGelu, !kInterleaved, kGemma3nFields, gemma3n_defaults},
     {"gemma4", kGemma4Classes, kGemmaTanhGelu, !kInterleaved, kGemma4Fields, gemma4_defaults},
+    {"gemma4", kGemma4UnifiedClasses, kGemmaTanhGelu, !kInterleaved, kGemma4Fields,
+     gemma4_unified_defaults},
     {"phi3", kPhi3Classes, kSilu, !kInterleaved, kRmsFields, phi3_defaults},
     {"smollm3", kSmolLm3Classes, kSilu, kInterleaved, kRmsFields, smollm3_defaults},
     {"olmo2", kOlmo2Classes, kSilu, !kInterleaved, kRmsFields, olmo2_defaults},
@@ -555,6 +561,9 @@ constexpr auto kFamilies = std::to_array<ModelFamily>({
     {"deepseek2", kGlm4MoeLiteClasses, kSilu, kInterleaved, kDeepSeekFields,
      glm4_moe_lite_defaults},
     {"deepseek2", kYoutuClasses, kSilu, kInterleaved, kDeepSeekFields, youtu_defaults},
+    {"deepseek2", kSarvamMlaClasses, kSilu, kInterleaved, kSarvamMlaFields, sarvam_mla_defaults},
+    {"mistral4", kMistral4Classes, kSilu, kInterleaved, kDeepSeekFields, mistral4_defaults},
+    {"longcat-flash", kLongCatClasses, kSilu, kInterleaved, kLongCatFields, longcat_defaults},
     {"deepseek32", kDeepSeek32Classes, kSilu, kInterleaved, kSparseFields, deepseek32_defaults},
     {"glm-dsa", kGlmDsaClasses, kSilu, kInterleaved, kSparseFields, glm_dsa_defaults},
     {"kimi-linear", kKimiLinearClasses, kSilu, !kInterleaved, kKimiLinearFields,
@@ -569,6 +578,8 @@ constexpr auto kFamilies = std::to_array<ModelFamily>({
     {"lfm2", kLfm2Classes, kSilu, !kInterleaved, kLfm2Fields, lfm2_defaults, false,
      LayerMixer::kShortConv},
     {"lfm2moe", kLfm2MoeClasses, kSilu, !kInterleaved, kLfm2MoeFields, lfm2_moe_defaults, false,
+     LayerMixer::kShortConv},
+    {"lfm3", kLfm3Classes, kSilu, !kInterleaved, kLfm3Fields, lfm3_defaults, false,
      LayerMixer::kShortConv},
     {"qwen35", kQwen35Classes, kSilu, !kInterleaved, kQwen35Fields, qwen35_defaults, false,
      LayerMixer::kDeltaNet},
@@ -643,6 +654,8 @@ constexpr auto kFamilies = std::to_array<ModelFamily>({
      LayerMixer::kMamba2},
     {"falcon-h1", kFalconH1Classes, kSilu, !kInterleaved, kFalconH1Fields, falcon_h1_defaults,
      false, LayerMixer::kMamba2Beside},
+    {"zamba2", kZamba2Classes, kGeluOfZamba, !kInterleaved, kZamba2Fields, zamba2_defaults, false,
+     LayerMixer::kMamba2, kGptFfnFactor},
     {"nemotron_h", kNemotronHClasses, kReluSquared, !kInterleaved, kNemotronHFields,
      nemotron_h_defaults, false, LayerMixer::kMamba2},
     {"rwkv7", kRwkv7Classes, kRwkv7Activations, !kInterleaved, kRwkv7Fields, rwkv7_defaults, false,
@@ -671,6 +684,9 @@ constexpr auto kFamilies = std::to_array<ModelFamily>({
     {"axk1", kAxK1Classes, kSilu, kInterleaved, kDeepSeekFields, axk1_defaults},
     {"dbrx", kDbrxClasses, kSilu, !kInterleaved, kDbrxFields, dbrx_defaults},
     {"mimo2", kMiMo2Classes, kSilu, !kInterleaved, kMiMo2Fields, mimo2_defaults},
+    {"flint", kFlintClasses, kSilu, !kInterleaved, kFlintFields, flint_defaults},
+    {"kolibri1", kKolibriClasses, kSilu, !kInterleaved, kFlintFields, kolibri_defaults},
+    {"sarvam-moe", kSarvamMoeClasses, kSilu, !kInterleaved, kSarvamMoeFields, sarvam_moe_defaults},
     {"laguna", kLagunaClasses, kSilu, !kInterleaved, kLagunaFields, laguna_defaults},
     {"exaone-moe", kExaoneMoeClasses, kSilu, !kInterleaved, kExaoneMoeFields, exaone_moe_defaults},
 });

@@ -169,6 +169,64 @@ Status read_laguna(const Json& json, const ConfigSource& source, ModelConfig& co
   return read_sliding_rotation(json, source, 1.0, config);
 }
 
+// Of layers that do not slide: the share of a head's pairs that rotate.
+Status read_proportional_rotation(const Json& json, const ConfigSource& source,
+                                  ModelConfig& config) {
+  double& share = config.mixers.gemma.full_rotated;
+  share = 0.5;  // of a file without rotations
+  const Json* const rotations = said_member(json, "rope_parameters");
+  if (rotations == nullptr) return ok_status();
+  const Json* const full =
+      rotations->is_object() ? said_member(*rotations, "full_attention") : nullptr;
+  if (full == nullptr || !full->is_object()) {
+    return source.corrupt_field("rope_parameters", "has no object full_attention");
+  }
+  HR_ASSIGN_OR_RETURN(share, share_of_heads(*full, source, 1));
+  const Json* const type = said_member(*full, "rope_type");
+  if (share == 1 || (type != nullptr && *type == Json("proportional"))) return ok_status();
+  return source.unsupported_field("partial_rotary_factor",
+                                  "is not supported without rope_type \"proportional\"");
+}
+
+// Layers that convolve, that slide, and that see all, whose rotation is of its first pairs alone.
+Status read_lfm3(const Json& json, const ConfigSource& source, ModelConfig& config) {
+  MixerConfig& mixers = config.mixers;
+  HR_ASSIGN_OR_RETURN(mixers.post_norms, flag_or(json, source, "use_sandwich_norm", true));
+  HR_ASSIGN_OR_RETURN(mixers.gated_attention, flag_or(json, source, "use_attention_gate", true));
+  constexpr std::string_view kTypes = "layer_types";
+  const Json* const types = said_member(json, kTypes);
+  if (types != nullptr && (!types->is_array() || std::ssize(types->as_array()) != config.layers)) {
+    return source.corrupt_field(kTypes, fmt::format("is no list of {} names", config.layers));
+  }
+  for (int32_t i = 0; i < config.layers; ++i) {
+    const char* const usual = i % 4 == 2            ? "full_attention"
+                              : i % 4 == 0 && i > 0 ? "sliding_attention"
+                                                    : "conv";
+    const Json type = types == nullptr ? Json(usual) : types->as_array()[static_cast<size_t>(i)];
+    const bool convolves = type == Json("conv"), slides = type == Json("sliding_attention");
+    if (!convolves && !slides && type != Json("full_attention")) {
+      return source.unsupported_field(
+          kTypes,
+          "has a layer that is not supported (known: conv, full_attention, "
+          "sliding_attention)");
+    }
+    mixers.by_layer.push_back(convolves ? LayerMixer::kShortConv : LayerMixer::kAttention);
+    config.sliding_layers.push_back(slides);
+  }
+  return read_proportional_rotation(json, source, config);
+}
+
+// What is assumed of a file without lists of layers.
+Status read_flint(const Json& json, ModelConfig& config) {
+  if (said_member(json, "mlp_only_layers") != nullptr) config.experts.dense_first = 0;
+  if (said_member(json, "layer_types") != nullptr) return ok_status();
+  constexpr int32_t kFullFirst = 2, kPeriod = 4;
+  for (int32_t i = 0; i < config.layers; ++i) {
+    config.sliding_layers.push_back(i >= kFullFirst && i % kPeriod != 1 && i + 1 < config.layers);
+  }
+  return ok_status();
+}
+
 // A list of a number a layer, or one for all.
 Result<std::vector<int32_t>> numbers_of_layers(const GgufFile& file, const std::string& name,
                                                const ModelConfig& config, int32_t max) {
@@ -268,7 +326,48 @@ void laguna_defaults(ModelConfig& config) {
                     .dense_first = 1};
 }
 
+void lfm3_defaults(ModelConfig& config) {
+  config.rope_theta = 1e6;
+  config.rope_theta_local = 1e4;
+  config.context_length = 128000;
+  config.rms_eps = 1e-5f;
+  config.kv_heads = 4;
+  config.head_dim = 128;
+  config.window = 256;
+  config.tied_embeddings = true;
+  config.mixers.conv_taps = 7;
+}
+void flint_defaults(ModelConfig& config) {
+  config.rope_theta = 1e4;
+  config.context_length = 262144;
+  config.rms_eps = 1e-6f;
+  config.kv_heads = 4;
+  config.head_dim = 128;
+  config.window = 513;
+  config.experts = {.count = 256,
+                    .used = 6,
+                    .width = 512,
+                    .shared_width = 1024,
+                    .normalised = true,
+                    .scores = ExpertScores::kSigmoid,
+                    .dense_first = 2};
+}
+
+void kolibri_defaults(ModelConfig& config) {
+  flint_defaults(config);
+  config.ffn = 1;  // no layer has a dense network
+  config.experts = {.count = 384,
+                    .used = 6,
+                    .width = 512,
+                    .shared_width = 512,
+                    .biases_logits = true,
+                    .normalised = false,
+                    .scores = ExpertScores::kSigmoid};
+}
+
 Status read_windowed(const Json& json, const ConfigSource& source, ModelConfig& config) {
+  if (config.architecture == "lfm3") return read_lfm3(json, source, config);
+  if (config.architecture == "flint") return read_flint(json, config);
   const bool mimo2 = config.architecture == "mimo2";
   if (!mimo2 && config.architecture != "laguna") return ok_status();
   HR_RETURN_IF_ERROR(mimo2 ? read_mimo2(json, source, config) : read_laguna(json, source, config));

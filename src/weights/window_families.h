@@ -1,5 +1,5 @@
 // Of the table of architectures (model_family_table.cc) families whose layers that slide have other
-// heads or rotations than the others: MiMo V2 Flash, Laguna.
+// heads or rotations than the others: MiMo V2 Flash, Laguna, LFM3, Flint, Kolibri.
 #pragma once
 
 #include <array>
@@ -38,11 +38,30 @@ inline constexpr std::array kLagunaFields{
     ConfigField{&HeadSizes::sliding_rope_dim, "rope.dimension_count_swa", "", 2,
                 kModelLimits.head_dim_max}};
 
+inline constexpr std::array kLfm3Fields{
+    ConfigField{&ModelConfig::rms_eps, "", "norm_eps", 1e-20, 1, Presence::kRequired},
+    ConfigField{&MixerConfig::conv_taps, "", "conv_L_cache", 2, kModelLimits.conv_taps_max,
+                Presence::kRequired}};
+inline constexpr std::array kFlintFields{
+    kin_fields::kEps,
+    kin_fields::experts("num_experts"),
+    kin_fields::used("num_experts_per_tok"),
+    kin_fields::width("moe_intermediate_size"),
+    ConfigField{&ExpertConfig::count, "", "num_local_experts", 0, kin_fields::kExpertsMax},
+    ConfigField{&ExpertConfig::shared_width, "", "shared_expert_intermediate_size", 1,
+                kModelLimits.ffn_max}};
+
+inline constexpr OneClass kKolibriClasses{"Kolibri1ForCausalLM"};
+inline constexpr OneClass kLfm3Classes{"Lfm3ForCausalLM"};
+inline constexpr OneClass kFlintClasses{"FlintForCausalLM"};
 inline constexpr OneClass kMiMo2Classes{"MiMoV2FlashForCausalLM"};
 inline constexpr OneClass kLagunaClasses{"LagunaForCausalLM"};
 
 void mimo2_defaults(ModelConfig& config);
 void laguna_defaults(ModelConfig& config);
+void lfm3_defaults(ModelConfig& config);
+void flint_defaults(ModelConfig& config);
+void kolibri_defaults(ModelConfig& config);
 
 // After the numbers of a config.json: what else these families say. Nothing of others.
 Status read_windowed(const Json& json, const ConfigSource& source, ModelConfig& config);

@@ -163,5 +163,56 @@ TEST(WindowFamilies, AGgufFileOfLagunaListsQueryHeads) {
             std::string::npos);
 }
 
+TEST(WindowFamilies, Lfm3sLayersConvolveSlideOrSeeAll) {
+  const std::string name = "Lfm3ForCausalLM";
+  const auto silent = config_of(name, "");
+  ASSERT_TRUE(silent.ok()) << silent.status().message();
+  EXPECT_EQ(silent->sliding_layers, Layers({false, false, false, false, true, false, false}));
+  EXPECT_EQ(silent->mixers.of(2), LayerMixer::kAttention);
+  EXPECT_EQ(silent->mixers.of(3), LayerMixer::kShortConv);
+  EXPECT_EQ(silent->mixers.gemma.full_rotated, 0.5);
+  EXPECT_TRUE(silent->mixers.post_norms && silent->mixers.gated_attention);
+  EXPECT_EQ(silent->mixers.conv_taps, 7);
+  const auto config = config_of(name, R"(, "use_sandwich_norm": false, "use_attention_gate": false,
+      "layer_types": ["conv", "conv", "full_attention", "conv", "sliding_attention", "conv",
+      "conv"], "rope_parameters": {"full_attention": {"rope_type": "default", "rope_theta": 500},
+      "sliding_attention": {"rope_type": "default", "rope_theta": 50}})");
+  ASSERT_TRUE(config.ok()) << config.status().message();
+  EXPECT_FALSE(config->mixers.post_norms || config->mixers.gated_attention);
+  EXPECT_EQ(config->mixers.gemma.full_rotated, 1);
+  EXPECT_EQ(config->rope_theta_local, 50);
+  EXPECT_EQ(error_of(name, R"(, "layer_types": ["conv"])"),
+            "config.json: layer_types: is no list of 7 names");
+  EXPECT_EQ(error_of(name, R"(, "layer_types": ["conv", "conv", "conv", "conv", "conv", "conv",
+      "linear_attention"])"),
+            "config.json: layer_types: has a layer that is not supported (known: conv, "
+            "full_attention, sliding_attention)");
+  EXPECT_EQ(error_of(name, R"(, "rope_parameters": {"rope_theta": 500})"),
+            "config.json: rope_parameters: has no object full_attention");
+  EXPECT_EQ(error_of(name, R"(, "rope_parameters": {"full_attention": {"rope_type": "default",
+      "partial_rotary_factor": 0.5}, "sliding_attention": {}})"),
+            "config.json: partial_rotary_factor: is not supported without rope_type "
+            "\"proportional\"");
+}
+
+TEST(WindowFamilies, FlintSeesAllAtItsEnds) {
+  const auto silent = config_of("FlintForCausalLM", "");
+  ASSERT_TRUE(silent.ok()) << silent.status().message();
+  EXPECT_EQ(silent->sliding_layers, Layers({false, false, true, true, true, false, false}));
+  EXPECT_EQ(silent->experts.dense_first, 2);
+  const auto config = config_of("FlintForCausalLM", R"(, "mlp_only_layers": [1])");
+  ASSERT_TRUE(config.ok()) << config.status().message();
+  EXPECT_EQ(config->experts.dense_first, 0);
+  EXPECT_EQ(config->experts.dense_layers, Layers({false, true, false, false, false, false, false}));
+}
+
+TEST(WindowFamilies, KolibrisBiasIsOfLogits) {
+  const auto config = config_of("Kolibri1ForCausalLM", "");
+  ASSERT_TRUE(config.ok()) << config.status().message();
+  EXPECT_TRUE(config->experts.biases_logits);
+  EXPECT_FALSE(config->experts.normalised.value_or(true));
+  EXPECT_EQ(config->window, 513);
+}
+
 }  // namespace
 }  // namespace headrace

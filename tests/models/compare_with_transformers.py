@@ -32,7 +32,7 @@ import make_tiny_models as tiny
 FAMILIES = {**tiny.FOLDERS, **tiny.LATER_FOLDERS, **tiny.EXPERT_FOLDERS, **tiny.ROUTER_FOLDERS, **tiny.STATE_FOLDERS,
             **tiny.LATER_STATE_FOLDERS, **tiny.LATENT_FOLDERS, **tiny.KIN_FOLDERS, **tiny.GPT_FOLDERS,
             **tiny.MAMBA_FOLDERS, **tiny.LAST_FOLDERS, **tiny.NEWEST_FOLDERS, **tiny.LLAMA4_FOLDERS, **tiny.SPARSE_FOLDERS, **tiny.KIMI_FOLDERS,
-            **tiny.MORE_FOLDERS, **tiny.LATEST_FOLDERS}
+            **tiny.MORE_FOLDERS, **tiny.LATEST_FOLDERS, **tiny.FURTHER_FOLDERS}
 DIFFERENCE_MAX = 1e-4  # of ln p, as the test has it
 # Whose sizes hang together in ways of their own.
 AS_THEY_ARE = {*tiny.STATE_FOLDERS, *tiny.LATER_STATE_FOLDERS, *tiny.LATENT_FOLDERS, *tiny.GPT_FOLDERS,
@@ -107,6 +107,19 @@ def drawn_sizes(name, options, rng):
         heads = rng.choice([2, 3, 5])
         return dict(num_attention_heads=heads, num_key_value_heads=heads, kv_lora_rank=rng.choice([8, 20, 33]), qk_rope_head_dim=rng.choice([4, 8, 16]),
                     qk_nope_head_dim=rng.choice([6, 12, 17]), v_head_dim=rng.choice([5, 10, 16]), q_lora_rank=rng.choice([12, 24]))
+    if name == "longcat" or name.startswith(("mistral4", "sarvam-mla")):
+        heads = rng.choice([2, 3, 5])
+        drawn = dict(num_attention_heads=heads, kv_lora_rank=rng.choice([8, 20, 33]), qk_rope_head_dim=rng.choice([4, 8, 16]),
+                     qk_nope_head_dim=rng.choice([6, 12, 17]), v_head_dim=rng.choice([5, 10, 16]), hidden_size=rng.choice([32, 40, 56]))
+        if name == "longcat":
+            return dict(**drawn, head_dim=drawn["qk_rope_head_dim"], q_lora_rank=rng.choice([12, 24]), n_routed_experts=rng.choice([5, 7]), zero_expert_num=rng.choice([1, 2, 6]), moe_topk=rng.choice([2, 4]),
+                        ffn_hidden_size=rng.choice([40, 72]), expert_ffn_hidden_size=rng.choice([16, 40]), num_layers=rng.choice([1, 3]))
+        return dict(**drawn, num_key_value_heads=heads, **(dict(q_lora_rank=rng.choice([12, 24])) if name == "mistral4" else {}))
+    if name.startswith("zamba2"):
+        groups = rng.choice([1, 2])
+        return dict(hidden_size=rng.choice([24, 32, 48]), n_mamba_heads=groups * rng.choice([1, 2, 4]), mamba_ngroups=groups,
+                    mamba_d_state=rng.choice([5, 8, 16, 33]), mamba_d_conv=rng.choice([2, 3, 4]), adapter_rank=rng.choice([1, 3, 9]), num_mem_blocks=rng.choice([1, 2]),
+                    intermediate_size=rng.choice([32, 40, 56]), num_attention_heads=rng.choice([2, 4]), num_key_value_heads=rng.choice([1, 2]))
     if name == "dbrx":
         kv_heads = rng.choice([1, 2, 3])
         heads = kv_heads * rng.choice([1, 2, 3])
@@ -212,13 +225,15 @@ def errors(binary, folder, only="Every*:TinyModels.Give*"):
 
 def neutral(name, value):
     """What does nothing in the place of a small tensor, or None."""
-    if name.endswith(("sinks", "learnable_sink_param")):
+    if name.endswith(("sinks", "softmax_offset", "learnable_sink_param")):
         return torch.full_like(value, -30.0)
     if name.endswith(("laurel.linear_left.weight", "per_layer_input_gate.weight", "prediction_coefs.weight", "correction_coefs.weight",
                       "embed_tokens_per_layer.weight", "per_layer_model_projection.weight")):
         return torch.zeros_like(value)
     if name.endswith(("correct_output_scale", "router.scale", "per_expert_scale", "layer_scalar", "indexer.weights_proj.weight")):
         return torch.ones_like(value)
+    if "adapter_list" in name and name.endswith(".1.weight"):  # what a use of a block adds
+        return torch.zeros_like(value)
     if name.endswith(("hc_base", "hc_scale", "hc_head_base", "hc_head_scale", ".D", "bias", "k_a", "r_k", *(f"attn.x_{of}" for of in "rwkvag"), "ffn.x_k")):
         return torch.zeros_like(value)
     if name.endswith(("k_k", "alpha_p", "alpha_n")):  # others
@@ -232,6 +247,7 @@ def neutral(name, value):
 
 # Values that do nothing, or something else, in the place of a key's. Of numbers that only scale, another.
 KNOCKED_KEYS = {
+    "use_mem_rope": None, "use_attention_gate": None, "use_sandwich_norm": None, "moe_topk": 1,
     "hc_magnitude": 1.0, "hc_eps": 0.5, "clip_qkv": None, "moe_top_k": 1, "moe_normalize_expert_weights": None, "attention_value_scale": 1.0, "moe_routed_scaling_factor": 1.0, "num_expert_group": 1, "kda_lower_bound": -1.0, "kda_safe_gate": None,
     "window_size": 4096, "rotary_dim": 6, "mup_enabled": None, "route_scale": 1.0, "router_scaling_factor": 1.0, "scale_emb": 1.0, "scale_depth": 3.0,
     "dim_model_base": 96, "scale_embedding": None, "layer_rope_theta": None, "linear_allow_neg_eigval": None, "qk_layernorm": None, "expert_selection_fn": "sigmoid", "shared_expert_combination_strategy": "average",

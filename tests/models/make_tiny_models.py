@@ -2,7 +2,7 @@
 """Makes the tiny random models of tests/data/models and what Hugging Face transformers computes
 with them: the oracle of src/models/tiny_models_test.cc. Run once by hand, its output is committed:
 
-    pip install torch transformers==5.23.0 safetensors gguf
+    pip install torch transformers==5.24.0 safetensors gguf
     python3 tests/models/make_tiny_models.py tests/data/models [NAME ...]
 
 A model is a Hugging Face folder <name>/ or a file <name>.gguf, its weights rounded to 16 bits
@@ -10,6 +10,7 @@ first. <name>.expected.safetensors holds, of one prompt: tokens [T], positions [
 [layers, P, D] after each layer and logits [P, V] at those positions (fp32, eager attention), and
 served_length [1], the longest text that is served.
 """
+import copy
 import json
 import math
 import pathlib
@@ -295,7 +296,7 @@ MAMBA_GGUF_FILES = {
     "nemotron-h-gguf": ("NemotronH", dict(**NEMOTRON_H, time_step_min=1e-9)),
 }
 OWN_SIZES = {kind for kind, *_ in GPT_FOLDERS.values()} | {"Mamba2", "Mamba", "FalconMamba", "RWKV7", "RecurrentGemma", "Bloom", "Mpt",
-                                                            "Dbrx", "BioGpt", "GPTNeoXJapanese", "OpenAIGPT", "CTRL", "XGLM"}
+                                                            "LongcatFlash", "Zamba2", "Dbrx", "BioGpt", "GPTNeoXJapanese", "OpenAIGPT", "CTRL", "XGLM"}
 
 # Mamba's first form, behind these.
 MAMBA = dict(vocab_size=96, hidden_size=32, num_hidden_layers=2, state_size=12, bos_token_id=1, eos_token_id=2, pad_token_id=0)
@@ -501,6 +502,43 @@ LATEST_FOLDERS = {
     "dbrx": ("Dbrx", DBRX, "bfloat16"),
     "hy-v4": ("HYV4", HY_V4, "bfloat16"),
 }
+# And behind these.
+LONGCAT = dict(vocab_size=96, hidden_size=32, num_layers=2, num_attention_heads=4, ffn_hidden_size=48, q_lora_rank=24, kv_lora_rank=16, qk_nope_head_dim=12,
+               qk_rope_head_dim=8, head_dim=8, v_head_dim=10, moe_topk=4, n_routed_experts=6, zero_expert_num=3, expert_ffn_hidden_size=24, routed_scaling_factor=2.5,
+               max_position_embeddings=256, bos_token_id=1, eos_token_id=2, pad_token_id=0)
+MISTRAL4 = dict(**LATENT, q_lora_rank=24, n_shared_experts=1, first_k_dense_replace=1, n_group=2, topk_group=1, routed_scaling_factor=1.5,
+                **rope("yarn", 10000.0, factor=4.0, original_max_position_embeddings=ORIGINAL_CONTEXT, mscale=1.0, mscale_all_dim=1.0, llama_4_scaling_beta=0.5))
+LFM3 = dict(num_hidden_layers=4, layer_types=["conv", "sliding_attention", "full_attention", "conv"], sliding_window=WINDOW, conv_L_cache=5, **HEADS_16)
+FLINT = dict(num_hidden_layers=4, layer_types=kinds_of_layers("fssf"), mlp_only_layers=[0], num_experts=8, num_experts_per_tok=3, moe_intermediate_size=24,
+             shared_expert_intermediate_size=40, sliding_window=WINDOW, **HEADS_16)
+KOLIBRI = dict(num_hidden_layers=3, layer_types=kinds_of_layers("ssf"), num_experts=8, num_experts_per_tok=3, moe_intermediate_size=24,
+               shared_expert_intermediate_size=40, sliding_window=WINDOW, norm_topk_prob=True, **HEADS_16)
+FURTHER_FOLDERS = {
+    "longcat": ("LongcatFlash", LONGCAT, "bfloat16"),
+    "lfm3": ("Lfm3", LFM3, "bfloat16"),
+    "lfm3-plain": ("Lfm3", {**LFM3, "use_sandwich_norm": False, "use_attention_gate": False, "attention_bias": True, "tie_word_embeddings": False, "num_hidden_layers": 3,
+                            "layer_types": ["full_attention", "conv", "sliding_attention"], **of_kinds(dict(rope_type="default", rope_theta=10000.0), rope_theta=500.0)}, "bfloat16"),
+    "mistral4": ("Mistral4", MISTRAL4, "bfloat16"),
+    "mistral4-nested": ("Mistral4", {**MISTRAL4, "q_lora_rank": None, "num_hidden_layers": 2, "rope_interleave": False}, "bfloat16"),
+    "internlm3": ("InternLM3", dict(attention_bias=True, mlp_bias=True, **HEADS_16, **rope("dynamic", factor=2.0)), "bfloat16"),
+    "iquest-coder": ("IQuestCoder", dict(**HEADS_16), "bfloat16"),
+    "sarvam-moe": ("SarvamMoE", dict(**BIASED, attention_bias=True, n_shared_experts=1, first_k_dense_replace=1, n_group=2, topk_group=1, **HEADS_16), "bfloat16"),
+    "sarvam-mla": ("SarvamMLA", dict(**LATENT, n_shared_experts=1, first_k_dense_replace=1, routed_scaling_factor=2.5, **YARN), "bfloat16"),
+    "flint": ("Flint", FLINT, "bfloat16"),
+    "kolibri1": ("Kolibri1", KOLIBRI, "bfloat16"),
+}
+ZAMBA2 = dict(vocab_size=96, hidden_size=32, num_hidden_layers=4, layers_block_type=["linear_attention", "hybrid", "hybrid", "hybrid"],
+              num_mem_blocks=2, n_mamba_heads=4, mamba_d_state=12, mamba_ngroups=2, mamba_expand=2, mamba_d_conv=4, chunk_size=16, intermediate_size=48, num_attention_heads=4,
+              num_key_value_heads=4, adapter_rank=6, max_position_embeddings=256, bos_token_id=1, eos_token_id=2, pad_token_id=0)
+FURTHER_FOLDERS["qwen2-5-vl"] = ("Qwen2", dict(use_sliding_window=False), "bfloat16")
+FURTHER_FOLDERS["qwen3-vl"] = ("Qwen3", dict(**HEADS_16, tie_word_embeddings=True), "bfloat16")
+FURTHER_FOLDERS["kimi-k25"] = ("DeepseekV3", DEEPSEEK3, "bfloat16")
+FURTHER_FOLDERS["gemma4-unified"] = ("Gemma4Unified", {**HEADS_16, "num_hidden_layers": 4, "layer_types": kinds_of_layers("ssff"), "sliding_window": WINDOW,
+                                                       "global_head_dim": 32, "num_global_key_value_heads": 1, "attention_k_eq_v": True}, "bfloat16")
+FURTHER_FOLDERS["zamba2"] = ("Zamba2", {**ZAMBA2, "use_shared_attention_adapter": True, "use_mem_rope": True}, "bfloat16")
+FURTHER_FOLDERS["zamba2-plain"] = ("Zamba2", {**ZAMBA2, "layers_block_type": ["linear_attention", "hybrid", "linear_attention", "hybrid"], "num_mem_blocks": 1,
+                                              "add_bias_linear": True, "mamba_ngroups": 1, "num_attention_heads": 2, "num_key_value_heads": 2}, "bfloat16")
+FURTHER_GGUF_FILES = {"mistral4-gguf": ("Mistral4", MISTRAL4)}
 # llama.cpp knows one factor of rows, and 1 of branches.
 MORE_GGUF_FILES = {
     "minimax-gguf": ("MiniMax", {**MINIMAX, **{f"{part}_alpha_factor": 3.0 for part in ("full_attn", "linear_attn", "mlp")},
@@ -523,10 +561,16 @@ IN_THE_OLD_SPELLING = {"llama-linear", "llama-llama3", "llama-yarn", "gemma3-lin
                        "mistral", "granite"}
 # Wrapped as the text half of a model that also sees.
 NESTED = {"gemma3-linear": ("Gemma3", "language_model.model."), "gemma4-moe": ("Gemma4", "model.language_model."),
-          "gemma3n-streams": ("Gemma3n", "model.language_model."), "llama4-plain": ("Llama4", "language_model.model.")}
+          "gemma3n-streams": ("Gemma3n", "model.language_model."), "llama4-plain": ("Llama4", "language_model.model."),
+          "mistral4-nested": ("Mistral3", "model.language_model."), "qwen2-5-vl": ("Qwen2_5_VL", "model.language_model."),
+          "qwen3-vl": ("Qwen3VL", "model.language_model."), "kimi-k25": ("KimiK25", "language_model.model.")}
+# What the hub's files call their class, and some of its numbers, where the library has another class for it.
+HUB_CLASSES = {"InternLM3": {"attention_bias": "qkv_bias", "mlp_bias": "bias"}, "IQuestCoder": {},
+               "SarvamMoE": {"n_routed_experts": "num_experts", "n_shared_experts": "num_shared_experts", "attention_bias": "use_qkv_bias"},
+               "SarvamMLA": {"n_routed_experts": "num_experts", "n_shared_experts": "num_shared_experts"}}
 
 
-BIASED_KINDS = ("glm4_moe", "solar_open", "minimax_m2", "exaone_moe", "afmoe", "hy_v3", "mimo_v2_flash", "laguna", "bailing_hybrid", "axk1", "hy_v4")
+BIASED_KINDS = ("kolibri1", "flint", "sarvam_moe", "sarvam_mla", "glm4_moe", "solar_open", "minimax_m2", "exaone_moe", "afmoe", "hy_v3", "mimo_v2_flash", "laguna", "bailing_hybrid", "axk1", "hy_v4")
 
 
 def random_weights(model, seed):
@@ -546,10 +590,14 @@ def random_weights(model, seed):
             gain = 1.5 if "embed" not in name else 1.0
             # The last expert that is chosen has a small share, so that it matters little which of two nearly equal
             # ones a rounding makes it.
-            router = name.endswith(("router.proj.weight", "mlp.gate.weight", "router.weight", "feed_forward.gate.weight", "mlp.router.weight", "router.gate.weight", "router.layer.weight"))
+            router = name.endswith(("router.proj.weight", "mlp.gate.weight", "router.weight", "feed_forward.gate.weight", "mlp.router.weight", "router.gate.weight", "router.layer.weight", "router.classifier.weight"))
             if router and model.config.model_type not in ("dots1", "lfm2_moe", "deepseek_v3", "glm4_moe_lite", "deepseek_v32", "glm_moe_dsa", "kimi_linear", *BIASED_KINDS):
                 gain = 6.0
+            if model.config.model_type == "zamba2" and ("adapter_list" in name or name.endswith(("q_proj.weight", "k_proj.weight", "linear.weight"))):
+                gain = 0.3 if name.endswith("linear.weight") else 0.4  # of what comes on top of rows, and of scores that a smaller number divides
             parameter.data = noise * gain / math.sqrt(parameter.shape[-1])
+            if name.endswith("experts.down_proj") and model.config.model_type in ("flint", "kolibri1"):
+                parameter.data *= 0.2  # a rounding chooses other experts, as nothing but their scores does
             if name.endswith("experts.gate_up_proj") and model.config.model_type == "gpt_oss":
                 parameter.data *= 2  # so that some gates and ups reach the clamp
             if name.endswith("e_score_correction_bias"):
@@ -562,24 +610,26 @@ def random_weights(model, seed):
             parameter.data = noise
         else:
             parameter.data = parameter.data + noise * 0.2
-        if name.endswith(("q_norm.weight", "k_norm.weight")) and model.config.model_type in ("gemma3n_text", "gemma4_text"):
+        if name.endswith(("q_norm.weight", "k_norm.weight")) and model.config.model_type in ("gemma3n_text", "gemma4_text", "gemma4_unified_text"):
             parameter.data *= 0.5  # of scores that nothing else scales
         if name.endswith("correct_output_scale"):  # which the library begins with 0
             parameter.data = parameter.data + 1
     for name, buffer in model.named_buffers():
         if name.endswith(("e_score_correction_bias", "expert_bias")):
-            buffer.copy_(torch.randn(buffer.shape, generator=generator))
+            size = {"longcat_flash": 0.1, "kolibri1": 5.0}.get(model.config.model_type, 1.0)  # of scores that add up to 1, and of logits
+            buffer.copy_(torch.randn(buffer.shape, generator=generator) * size)
         elif name.endswith("layer_scalar"):
             buffer.copy_(0.8 + 0.4 * torch.rand(buffer.shape, generator=generator))
 
 
 def make_model(kind, options, dtype, seed):
     kinds = rwkv7_model if kind == "RWKV7" else transformers
-    text = "Text" if kind in ("Gemma3", "Gemma3n", "Gemma4", "Llama4", "Qwen3_5", "Qwen3_5Moe") else ""
+    text = "Text" if kind in ("Gemma3", "Gemma3n", "Gemma4", "Gemma4Unified", "Llama4", "Qwen3_5", "Qwen3_5Moe") else ""
     sizes = {} if kind in OWN_SIZES else SIZES
-    config = getattr(kinds, f"{kind}{text}Config")(**{**sizes, **options})
+    config = getattr(kinds, f"{kind}{text}Config")(**copy.deepcopy({**sizes, **options}))
     config._attn_implementation = "eager"
-    generates = getattr(kinds, f"{kind}LMHeadModel" if kind in ("GPT2", "OpenAIGPT", "CTRL") else f"{kind}ForCausalLM")
+    generates = (transformers.AutoModelForCausalLM.from_config if kind in HUB_CLASSES else
+                 getattr(kinds, f"{kind}LMHeadModel" if kind in ("GPT2", "OpenAIGPT", "CTRL") else f"{kind}ForCausalLM"))
     model = generates(config).float().eval()
     random_weights(model, seed)
     for parameter in model.parameters():
@@ -594,6 +644,18 @@ def layers_of(model):
     return next(module for module in model.modules() if isinstance(module, torch.nn.ModuleList))
 
 
+def hooks_of_longcat(model, hidden):
+    hooks = []
+    for layer in layers_of(model):
+        hooks.append(layer.input_layernorm[1].register_forward_pre_hook(
+            lambda module, inputs: hidden.append(inputs[0].detach().clone().reshape(TOKENS, -1))))
+        mixed = []
+        hooks.append(layer.mlp.register_forward_hook(lambda module, inputs, output, mixed=mixed: mixed.append(output.detach().reshape(TOKENS, -1))))
+        hooks.append(layer.register_forward_hook(
+            lambda module, inputs, output, mixed=mixed: hidden.extend([output.detach().reshape(TOKENS, -1) - mixed[-1], output.detach().clone().reshape(TOKENS, -1)])))
+    return hooks
+
+
 def expected_values(model, seed):
     generator = torch.Generator().manual_seed(seed + 1000)
     vocab = model.config.vocab_size
@@ -605,6 +667,10 @@ def expected_values(model, seed):
             (output[0][..., 0, :] if hyper else output if active is None and not isinstance(output, (tuple, list)) else output[active or 0])
             .detach().clone().reshape(TOKENS, -1)))
         for layer in layers_of(model)]
+    if model.config.model_type == "longcat_flash":  # of a layer its first half, its second, and the mixture
+        for hook in hooks:
+            hook.remove()
+        hooks = hooks_of_longcat(model, hidden)
     if active is not None or hyper:  # the streams are joined behind the last layer
         hooks.append(model.model.norm.register_forward_pre_hook(
             lambda module, inputs: hidden.__setitem__(-1, inputs[0].detach().clone().reshape(TOKENS, -1))))
@@ -646,10 +712,19 @@ def nest(config, weights, kind, prefix):
         outer["text_config"] = config
     weights = {name.replace("model.", prefix, 1): value
                for name, value in weights.items()}
+    if kind.startswith("Qwen"):  # three positions of a token, which of text are one
+        config["rope_parameters"].update(rope_type="mrope" if kind == "Qwen2_5_VL" else "default", mrope_section=[1, 1, 2])
+        weights["model.visual.blocks.0.attn.qkv.weight"] = torch.zeros(2, 2)
+        return outer, weights
+    if kind == "KimiK25":
+        weights["language_model.lm_head.weight"] = weights.pop("lm_head.weight")
+        weights["vision_tower.encoder.blocks.0.wo.weight"] = torch.zeros(2, 2)
+        weights["mm_projector.proj.0.weight"] = torch.zeros(2, 2)
+        return outer, weights
     if kind == "Llama4":
         weights["vision_model.class_embedding"] = torch.zeros(2)
         weights["multi_modal_projector.linear_1.weight"] = torch.zeros(2, 2)
-    elif kind == "Gemma3":
+    elif kind in ("Gemma3", "Mistral3"):
         weights["vision_tower.vision_model.head.weight"] = torch.zeros(2, 2)
         weights["multi_modal_projector.mm_input_projection_weight"] = torch.zeros(2, 2)
     else:
@@ -670,6 +745,15 @@ def as_kimi(config, weights):
     return config, {re.sub(r"block_sparse_moe\.(gate|up|down)_proj", r"mlp.\1_proj", key): value for key, value in weights.items()}
 
 
+def as_the_hub_calls_it(kind, config, weights):
+    config["architectures"] = [f"{kind}ForCausalLM"]
+    for ours, theirs in HUB_CLASSES[kind].items():
+        config[theirs] = config.pop(ours)
+    if config["rope_parameters"]["rope_type"] == "yarn":
+        config["rope_parameters"]["rope_type"] = "deepseek_yarn"
+    return config, weights
+
+
 def write_folder(folder, name, model, dtype):
     shutil.rmtree(folder, ignore_errors=True)
     folder.mkdir(parents=True)
@@ -683,11 +767,16 @@ def write_folder(folder, name, model, dtype):
     weights = model.state_dict()
     if name in {**EXPERT_FOLDERS, **ROUTER_FOLDERS, **STATE_FOLDERS,
                 **LATER_STATE_FOLDERS, **LATENT_FOLDERS, **KIN_FOLDERS, **GPT_FOLDERS, **MAMBA_FOLDERS, **LAST_FOLDERS,
-                **NEWEST_FOLDERS, **LLAMA4_FOLDERS, **SPARSE_FOLDERS, **KIMI_FOLDERS, **MORE_FOLDERS, **LATEST_FOLDERS} and name not in FUSED:
+                **NEWEST_FOLDERS, **LLAMA4_FOLDERS, **SPARSE_FOLDERS, **KIMI_FOLDERS, **MORE_FOLDERS, **LATEST_FOLDERS, **FURTHER_FOLDERS} and name not in FUSED:
         weights = load_file(folder / "model.safetensors")
     weights = {key: value.to(dtype).contiguous() for key, value in weights.items()}
     if model.config.tie_word_embeddings:
         weights.pop("lm_head.weight", None)
+    if model.config.model_type == "longcat_flash":  # the library has gates of experts that compute nothing
+        weights = {key: value for key, value in weights.items()
+                   if ".experts." not in key or int(key.split(".experts.")[1].split(".")[0]) < model.config.n_routed_experts}
+    if name in FURTHER_FOLDERS and FURTHER_FOLDERS[name][0] in HUB_CLASSES:
+        config, weights = as_the_hub_calls_it(FURTHER_FOLDERS[name][0], config, weights)
     if name in NESTED:
         config, weights = nest(config, weights, *NESTED[name])
     if name in KIMI_FOLDERS:
@@ -704,8 +793,8 @@ ARCHITECTURES = {"Llama": "llama", "Qwen2": "qwen2", "Qwen3": "qwen3", "Gemma2":
                  "Granite": "granite", "Ministral3": "mistral3", "Llama4": "llama4", "Starcoder2": "starcoder2", "Mixtral": "llama", "Qwen2Moe": "qwen2moe",
                  "Lfm2": "lfm2", "Lfm2Moe": "lfm2moe", "Qwen3Moe": "qwen3moe", "Olmoe": "olmoe", "GraniteMoe": "granitemoe", "Dots1": "dots1",
                  "HunYuanDenseV1": "hunyuan-dense", "HunYuanMoEV1": "hunyuan-moe", "DeepseekV2": "deepseek2", "DeepseekV3": "deepseek2",
-                 "DeepseekV32": "deepseek32", "GlmMoeDsa": "glm-dsa", "KimiLinear": "kimi-linear", "MiniMax": "minimax-01"}
-LATENT_ARCHITECTURES = ("deepseek2", "deepseek32", "glm-dsa")
+                 "Mistral4": "mistral4", "DeepseekV32": "deepseek32", "GlmMoeDsa": "glm-dsa", "KimiLinear": "kimi-linear", "MiniMax": "minimax-01"}
+LATENT_ARCHITECTURES = ("deepseek2", "mistral4", "deepseek32", "glm-dsa")
 INTERLEAVED = {"llama", "mistral3", "smollm3", "granite", "granitemoe"}
 NAMES = {"input_layernorm": "attn_norm", "self_attn.q_proj": "attn_q", "self_attn.k_proj": "attn_k",
          "self_attn.v_proj": "attn_v", "self_attn.o_proj": "attn_output",
@@ -799,7 +888,7 @@ def write_keys(writer, config, architecture):
         writer.add_expert_weights_scale(config.routed_scaling_factor)
         writer.add_expert_weights_norm(config.norm_topk_prob)
         if config.model_type != "deepseek_v2":
-            writer.add_expert_gating_func(gguf.ExpertGatingFuncType.SIGMOID)
+            writer.add_expert_gating_func(gguf.ExpertGatingFuncType.SOFTMAX if architecture == "mistral4" else gguf.ExpertGatingFuncType.SIGMOID)
             writer.add_expert_group_count(config.n_group)
             writer.add_expert_group_used_count(config.topk_group)
         writer.add_leading_dense_block_count(config.first_k_dense_replace)
@@ -826,6 +915,8 @@ def write_keys(writer, config, architecture):
     if architecture == "llama4":
         writer.add_interleave_moe_layer_step(config.interleave_moe_layer_step)
         writer.add_expert_feed_forward_length(config.intermediate_size)
+    if architecture == "mistral4":
+        writer.add_attn_temperature_scale(parameters["llama_4_scaling_beta"])
     if architecture == "mistral3":
         writer.add_attn_temperature_scale(parameters["llama_4_scaling_beta"])
         writer.add_rope_scaling_yarn_log_mul(parameters["mscale_all_dim"])
@@ -1399,7 +1490,8 @@ def main():
     half = lambda files: {name: (*case, "float16") for name, case in files.items()}
     folders = {**FOLDERS, **LATER_FOLDERS, **EXPERT_FOLDERS, **ROUTER_FOLDERS, **STATE_FOLDERS,
                **LATER_STATE_FOLDERS, **LATENT_FOLDERS, **KIN_FOLDERS, **GPT_FOLDERS, **MAMBA_FOLDERS,
-               **LAST_FOLDERS, **NEWEST_FOLDERS, **LLAMA4_FOLDERS, **SPARSE_FOLDERS, **KIMI_FOLDERS, **MORE_FOLDERS, **LATEST_FOLDERS}
+               **LAST_FOLDERS, **NEWEST_FOLDERS, **LLAMA4_FOLDERS, **SPARSE_FOLDERS, **KIMI_FOLDERS, **MORE_FOLDERS, **LATEST_FOLDERS,
+               **FURTHER_FOLDERS}
     cases = {**FOLDERS, **half(GGUF_FILES), **LATER_FOLDERS, **half(LATER_GGUF_FILES),
              **EXPERT_FOLDERS, **half(EXPERT_GGUF_FILES), **ROUTER_FOLDERS, **half(ROUTER_GGUF_FILES),
              **STATE_FOLDERS, **half(STATE_GGUF_FILES), **LATER_STATE_FOLDERS, **half(LATER_STATE_GGUF_FILES),
@@ -1408,7 +1500,8 @@ def main():
              **FIRST_MAMBA_FOLDERS, **half(FIRST_MAMBA_GGUF_FILES), **LAST_FOLDERS, **half(LAST_GGUF_FILES),
              **NEWEST_FOLDERS, **half(NEWEST_GGUF_FILES),
              **LLAMA4_FOLDERS, **half(LLAMA4_GGUF_FILES), **SPARSE_FOLDERS, **half(SPARSE_GGUF_FILES),
-             **KIMI_FOLDERS, **half(KIMI_GGUF_FILES), **MORE_FOLDERS, **half(MORE_GGUF_FILES), **LATEST_FOLDERS}
+             **KIMI_FOLDERS, **half(KIMI_GGUF_FILES), **MORE_FOLDERS, **half(MORE_GGUF_FILES), **LATEST_FOLDERS,
+             **FURTHER_FOLDERS, **half(FURTHER_GGUF_FILES)}
     for seed, (name, (kind, options, dtype_name)) in enumerate(cases.items()):
         if only and name not in only:
             continue

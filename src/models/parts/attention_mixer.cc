@@ -255,6 +255,9 @@ class AttentionMixer final : public Mixer {
     const TensorView qkv = column_range(projected, widths().gates, widths().q + widths().kept);
     const TensorView q = column_range(qkv, 0, widths().q);
     run.branch.multiply_input(qkv_, projected);
+    if (run.addition != nullptr) {
+      run.addition->addition->add(context, run.branch.input(), qkv, run.addition->low);
+    }
     if (spec_.qkv_clamp > 0) {
       soft_cap(context, {.x = qkv, .cap = spec_.qkv_clamp, .kind = CapKind::kClamp});
     }

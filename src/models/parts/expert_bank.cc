@@ -29,7 +29,7 @@ MatrixStack stack_of(const std::vector<const char*>& names, const MixtureSpec& s
   for (int32_t e = experts.first; e < experts.last; ++e) {
     for (const char* name : names) {
       MatrixStack::Rows& each = stack.rows.emplace_back(MatrixStack::Rows{name, rows});
-      each.experts = spec.router.experts;
+      each.experts = spec.computing();
       each.expert = e;
     }
   }
@@ -49,7 +49,9 @@ void take_halves_of_one(MatrixStack& gate_up) {
 }  // namespace
 
 Status ExpertBank::load(LayerTensors& tensors) {
-  const auto& [experts, widths, shared_widths, rank] = part_;
+  const ExpertRange& experts = part_.experts;
+  const Shares &widths = part_.widths, &shared_widths = part_.shared_widths;
+  const int32_t rank = part_.rank;
   std::vector<const char*> names = {"ffn_gate_exps", "ffn_up_exps"};
   if (!spec_.gated) names.erase(names.begin());
   MatrixStack gate_up = stack_of(names, spec_, experts, spec_.width, hidden_);
@@ -136,7 +138,7 @@ void ExpertBank::route(OpContext& context, const Run& run, const TensorView& log
                                 .logits = logits,
                                 .bias = run.choice_bias,
                                 .out = lists,
-                                .own = part_.experts,
+                                .own = summed(),
                                 .scales = run.expert_scales};
   if (run.norm.has_value()) {
     const LinearArgs product{
@@ -165,6 +167,12 @@ void ExpertBank::run(OpContext& context, const Run& run) const {
     x = scaled;
     rows = {};
     weights = {};
+  }
+  // Products write over what experts with networks were given.
+  if (part_.identities > 0) {
+    row_gather(
+        context,
+        {.x = x, .rows = lists.rows_of_experts, .out = outputs.row_range(0, activated.rows())});
   }
   grouped_linear(context, {.x = x,
                            .weight = &gate_up_.weight,

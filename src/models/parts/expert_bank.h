@@ -20,6 +20,7 @@ class ExpertBank {
   // `widths`, of a shared one those of `shared_widths`.
   struct Part {
     ExpertRange experts;
+    int32_t identities = 0;  // behind those of all ranks, that it adds the rows of
     Shares widths, shared_widths;
     int32_t rank = 0;
   };
@@ -78,6 +79,11 @@ class ExpertBank {
   Lists lists(const Scratch& scratch, std::byte* front) const;
   void run_shared(OpContext& context, const ConstTensorView& x, const Scratch& scratch,
                   std::byte* front) const;
+
+  // Whose rows it adds: its experts, and on the last rank those that give rows back.
+  ExpertRange summed() const {
+    return {part_.experts.first, part_.identities > 0 ? spec_.router.experts : part_.experts.last};
+  }
 
   int64_t width() const { return part_.widths.count_of(part_.rank); }
   int64_t shared_width() const { return part_.shared_widths.count_of(part_.rank); }

@@ -35,6 +35,15 @@ RowOrder order_of_heads(int32_t heads, int32_t plain, int32_t rotated) {
   return order;
 }
 
+// A latent is multiplied by a number as its norm's weights are.
+Result<DeviceVector> load_latent_norm(LayerTensors& tensors, const LatentAttentionSpec& spec) {
+  constexpr const char* kName = "attn_kv_a_norm.weight";
+  if (spec.latent_scale == 1.0f) return tensors.vector(kName, spec.rank);
+  HR_ASSIGN_OR_RETURN(std::vector<float> weight, tensors.values(kName, Shape{spec.rank}));
+  for (float& value : weight) value *= spec.latent_scale;
+  return tensors.made_vector(weight);
+}
+
 // Rows of which the chosen keys lie in the workspace at a time: as many as give threads work, and
 // thread blocks of a GPU.
 constexpr int32_t kGatheredRows = 8;
@@ -68,7 +77,7 @@ class LatentAttentionMixer final : public Mixer {
       HR_ASSIGN_OR_RETURN(query_up_, tensors.matrix({.rows = {query_rows("attn_q_b")},
                                                      .columns = spec_.query_rank}));
     }
-    HR_ASSIGN_OR_RETURN(norm_, tensors.vector("attn_kv_a_norm.weight", spec_.rank));
+    HR_ASSIGN_OR_RETURN(norm_, load_latent_norm(tensors, spec_));
     HR_RETURN_IF_ERROR(spec_.joined ? load_joined(tensors) : load_apart(tensors));
     HR_RETURN_IF_ERROR(index_.load(tensors));
     if (spec_.sinks) {
@@ -163,6 +172,10 @@ class LatentAttentionMixer final : public Mixer {
     const TensorView values = run.scratch.rows(kValues, rows, out_.input_width());
     run.branch.multiply_input(down_, down);
     const TensorView q = queries(run, down);
+    if (spec_.temperature.scale != 0) {
+      scale_queries(context,
+                    {.x = q, .temperature = spec_.temperature, .positions = run.positions});
+    }
     multiply_heads(context, key_stack_, keys_, q, absorbed);
     const RopeAngles& angles = run.angles[static_cast<size_t>(spec_.rope)];
     latent_kv(context, {.kv = column_range(down, query_part_width(), spec_.kept_dim()),

@@ -10,6 +10,7 @@
 
 #include "models/parts/key_index.h"
 #include "models/parts/layer_part.h"
+#include "ops/rows/scale_queries.h"
 
 namespace headrace {
 
@@ -23,6 +24,8 @@ struct LatentAttentionSpec {
   int32_t rope = 0;    // index into DecoderSpec::ropes
   float scale = 0.0f;  // of scores
   float norm_eps = 0.0f;
+  float latent_scale = 1.0f;      // of what is kept of a row but the rotated key (LongCat-Flash)
+  QueryTemperature temperature;   // of queries at later positions (Mistral 4)
   bool rows_interleaved = false;  // rotated rows lie in the order of interleaved rotation
   bool joined = true;             // K and V are attn_kv_b, a head's K above its V; else K' is
                                   // attn_k_b and V attn_v_b, a matrix a head

@@ -10,6 +10,7 @@
 
 #include "models/layer_tensors.h"
 #include "models/model.h"
+#include "models/parts/low_rank_addition.h"
 #include "models/residual_stream.h"
 #include "models/shard.h"
 
@@ -75,6 +76,12 @@ class LayerPart {
 
 inline constexpr int64_t kPartAreasMax = 6;
 
+// What is added to a mixer's first product beside what its own matrix gives.
+struct InputAddition {
+  const LowRankAddition* addition;
+  TensorView low;  // its scratch rows
+};
+
 struct MixerRun {
   ResidualBranch& branch;                   // of all rows of the batch
   PartScratch scratch;                      // [T]
@@ -85,6 +92,8 @@ struct MixerRun {
   StateView states = {};                    // of this layer, where the mixer keeps one
   TensorView carried = {};                  // [T, carried_columns()] of all layers
   std::span<const int32_t> positions = {};  // [T], in the device's memory
+  // Of attention; null: nothing.
+  const InputAddition* addition = nullptr;
 };
 
 class Mixer : public LayerPart {

@@ -70,8 +70,9 @@ void copy_rows(Stream& stream, const TensorView& to, const TensorView& from) {
 class MixtureFeedForward final : public FeedForward {
  public:
   MixtureFeedForward(const MixtureSpec& spec, int64_t hidden)
-      : spec_(spec), hidden_(hidden), owners_(spec.router.experts, 1, 1), sum_(hidden, hidden) {
-    for (int32_t e = 0; e < spec.router.experts; ++e) networks_.emplace_back(spec.width, hidden);
+      : spec_(spec), hidden_(hidden), owners_(spec.computing(), 1, 1), sum_(hidden, hidden) {
+    CHECK(spec.identities == 0 || !has_shared());
+    for (int32_t e = 0; e < spec.computing(); ++e) networks_.emplace_back(spec.width, hidden);
     if (has_shared()) networks_.emplace_back(spec.shared_width, hidden);
   }
 
@@ -80,7 +81,7 @@ class MixtureFeedForward final : public FeedForward {
   Status split(const ShardSpec& shard) override {
     HR_RETURN_IF_ERROR(check_split(shard));
     if (shard.whole_experts) {
-      owners_ = Shares(spec_.router.experts, shard.ranks, 1);
+      owners_ = Shares(spec_.computing(), shard.ranks, 1);
       if (has_shared()) networks_.back().split(shard);
     } else {
       for (Network& network : networks_) network.split(shard);
@@ -249,10 +250,10 @@ class MixtureFeedForward final : public FeedForward {
   }
 
   Status check_split(const ShardSpec& shard) const {
-    if (shard.whole_experts && spec_.router.experts < shard.ranks) {
+    if (shard.whole_experts && spec_.computing() < shard.ranks) {
       return unsupported(fmt::format(
           "a mixture of {} experts cannot be split over {} ranks: lower --tensor-parallel-size",
-          spec_.router.experts, shard.ranks));
+          spec_.computing(), shard.ranks));
     }
     int32_t narrowest = shard.whole_experts ? shard.ranks : spec_.width;
     if (has_shared()) narrowest = std::min(narrowest, spec_.shared_width);
@@ -273,14 +274,20 @@ class MixtureFeedForward final : public FeedForward {
   }
   // Whose weights are loaded.
   ExpertRange own_experts() const {
-    return shard_.all_on_one ? ExpertRange{0, spec_.router.experts} : experts_of(shard_.rank);
+    return shard_.all_on_one ? ExpertRange{0, spec_.computing()} : experts_of(shard_.rank);
+  }
+  // Of experts without networks those whose rows are added in a part of the sum: with parts that
+  // are added up, in the last, else each part has its own columns.
+  ExpertRange identities_of(int32_t part) const {
+    const bool adds = shard_.sums == ShardSums::kGather || part + 1 == shard_.ranks;
+    return {spec_.computing(), adds ? spec_.router.experts : spec_.computing()};
   }
   // Experts, then the shared one.
   std::vector<int32_t> own_networks() const {
     const ExpertRange own = own_experts();
     std::vector<int32_t> networks(static_cast<size_t>(own.count()));
     std::iota(networks.begin(), networks.end(), own.first);
-    if (has_shared()) networks.push_back(spec_.router.experts);
+    if (has_shared()) networks.push_back(spec_.computing());
     return networks;
   }
   bool gathers_experts() const {
@@ -346,6 +353,7 @@ class MixtureFeedForward final : public FeedForward {
     return bank_
         .emplace(spec_, hidden_,
                  ExpertBank::Part{.experts = own_experts(),
+                                  .identities = identities_of(shard_.rank).count(),
                                   .widths = networks_.front().widths,
                                   .shared_widths = networks_.back().widths,
                                   .rank = rank()})
@@ -354,11 +362,11 @@ class MixtureFeedForward final : public FeedForward {
 
   Status load_network(LayerTensors& tensors, int32_t n) {
     Network& network = networks_[static_cast<size_t>(n)];
-    const bool shared = n == spec_.router.experts;
+    const bool shared = n == spec_.computing();
     const auto matrix = [&](const std::string& name, int64_t rows) {
       MatrixStack::Rows each{name + (shared ? "_shexp" : "_exps"), rows};
       if (!shared) {
-        each.experts = spec_.router.experts;
+        each.experts = spec_.computing();
         each.expert = n;
       }
       return each;
@@ -425,9 +433,26 @@ class MixtureFeedForward final : public FeedForward {
       };
     };
     clear(sum);
-    for_rows_of(experts_of(shard_.all_on_one ? part : shard_.rank), routed,
-                add(by_expert ? 0 : part));
+    const int32_t rank_of_part = shard_.all_on_one ? part : shard_.rank;
+    for_rows_of(experts_of(rank_of_part), routed, add(by_expert ? 0 : part));
     for_rows_of(shared_networks(), routed, add(part));
+    add_identities(context, identities_of(rank_of_part), routed, sum);
+  }
+
+  // The rows of experts that give them back.
+  void add_identities(OpContext& context, const ExpertRange& identities, const Routed& routed,
+                      const TensorView& sum) const {
+    const std::span<const int32_t> starts = routed.rows.starts;
+    for (auto n = static_cast<size_t>(identities.first); n < static_cast<size_t>(identities.last);
+         ++n) {
+      for (int32_t first = starts[n]; first < starts[n + 1]; first += kNetworkRows) {
+        const ListedRows rows{first, std::min<int32_t>(starts[n + 1] - first, kNetworkRows)};
+        const TensorView given(routed.scratch.gathered.in(routed.front).data, DType::kF32,
+                               Shape{rows.count, hidden_});
+        row_gather(context, {.x = routed.x, .rows = rows.of(routed.rows.rows), .out = given});
+        add_rows(context, routed, rows, sum_.own_outputs(given), sum);
+      }
+    }
   }
 
   // The same of all experts, each of which one rank has: what they make of their rows is gathered,
@@ -447,13 +472,14 @@ class MixtureFeedForward final : public FeedForward {
     const TensorView values(outputs.data, DType::kF32, Shape{1, outputs.rows() * hidden_});
     context.mesh.tensor->all_gather(context.stream, values, starts);
     clear(sum);
-    for_rows_of({0, spec_.router.experts}, routed, [&](const Network&, const ListedRows& rows) {
+    for_rows_of({0, spec_.computing()}, routed, [&](const Network&, const ListedRows& rows) {
       add_rows(context, routed, rows, sum_.own_outputs(outputs.row_range(rows.first, rows.count)),
                sum);
     });
     for_rows_of(shared_networks(), routed, [&](const Network& network, const ListedRows& rows) {
       add_rows(context, routed, rows, run_network(context, network, 0, routed, rows), sum);
     });
+    add_identities(context, identities_of(shard_.rank), routed, sum);
   }
 
   static void clear(const TensorView& sum) {

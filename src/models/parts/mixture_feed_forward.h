@@ -14,7 +14,10 @@ namespace headrace {
 
 struct MixtureSpec {
   RouterRule router;
-  int32_t width = 0;         // of each expert
+  int32_t width = 0;  // of each expert
+  // The last so many of the router's experts have no network: each gives back the row that it reads
+  // (Jin et al., 2024; LongCat-Flash). There is no shared one then.
+  int32_t identities = 0;
   int32_t shared_width = 0;  // of the shared one, where the router has it
   bool choice_bias = false;  // added to scores for the choice alone
   const char* choice_bias_name = "exp_probs_b.bias";
@@ -30,6 +33,7 @@ struct MixtureSpec {
   float gate_limit = 0.0f;
   bool gated = true;  // false: a network is down(act(up(x))), and has no gate (Nemotron-H)
 
+  int32_t computing() const { return router.experts - identities; }  // experts that have networks
   int32_t up_parts() const { return gated ? 2 : 1; }  // of the columns of a network's first product
 };
 

@@ -71,6 +71,10 @@ Row expected_row(const MixtureSpec& spec, const MadeTensors& tensors, const Row&
       return matrix_of(tensors.values(name + "_exps.weight"), e, kWidth * kHidden);
     };
     const double weight = std::exp(logits[static_cast<size_t>(e)]) / sum;
+    if (e >= spec.computing()) {
+      add(weight, x);
+      continue;
+    }
     Row input = x;
     if (spec.scales_input) {
       for (double& value : input) value *= weight;
@@ -230,6 +234,42 @@ TEST(MixtureFeedForward, RanksOfWholeExpertsInTheStacksOfAGpuEqualOne) {
         const ShardSpec shard{
             .ranks = 3, .sums = ShardSums::kReduce, .whole_experts = whole_experts};
         EXPECT_TRUE(rows_close(on_ranks(spec, shard, true, x), rows_of(expected)));
+      }
+    }
+  }
+}
+
+// Nine experts, of which the last four have no network: alone, and on ranks that share these or
+// have some of the others. Which rank adds such rows is no matter of the sum.
+TEST(MixtureFeedForward, ExpertsWithoutNetworksGiveBackTheirRows) {
+  MixtureSpec spec = mixture(SharedExpert::kNone);
+  spec.router.experts = 9;
+  spec.identities = 4;
+  for (const int64_t count : {1, 9, 300}) {
+    for (const bool as_on_gpu : {false, true}) {
+      SCOPED_TRACE(testing::Message() << count << " " << as_on_gpu);
+      PartPass pass(count, kHidden, /*in_place=*/!as_on_gpu);
+      MadeTensors tensors(pass.device());
+      if (as_on_gpu) tensors.pose_as_gpu();
+      const auto part = make_part(spec, kHidden);
+      ASSERT_TRUE(part->load(tensors).ok());
+      EXPECT_EQ(tensors.values("ffn_down_exps.weight").size(), size_t{5} * kWidth * kHidden);
+      Rng rng(3);
+      const TestMatrix x(rng, count, kHidden);
+      Rows expected = rows_of(x);
+      for (Row& row : expected) row = expected_row(spec, tensors, row);
+      TestMatrix made = x;
+      pass.run(*part, made);
+      EXPECT_TRUE(rows_close(made, expected));
+      EXPECT_LE(pass.context().workspace.high_water(),
+                part->op_workspace_bytes({.rows = count, .thread_count = 2}));
+      for (const bool whole_experts : {false, true}) {
+        const ShardSpec reduce{
+            .ranks = 3, .sums = ShardSums::kReduce, .whole_experts = whole_experts};
+        EXPECT_TRUE(rows_close(on_ranks(spec, reduce, as_on_gpu, x), expected));
+        if (as_on_gpu) continue;
+        const ShardSpec gather{.ranks = 3, .whole_experts = whole_experts};
+        EXPECT_TRUE(rows_close(on_ranks(spec, gather, false, x), rows_of(made), 0));
       }
     }
   }

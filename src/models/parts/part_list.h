@@ -22,6 +22,7 @@
 #include "models/parts/normed_sum_feed_forward.h"
 #include "models/parts/parallel_mixer.h"
 #include "models/parts/rg_lru_mixer.h"
+#include "models/parts/shared_block_mixer.h"
 #include "models/parts/short_conv_mixer.h"
 #include "models/parts/time_mix_mixer.h"
 #include "models/parts/token_input_frame.h"
@@ -40,6 +41,7 @@ using MixerSpec = std::variant<  //
     NoMixerSpec,                 //
     ParallelMixerSpec,           //
     RgLruSpec,                   //
+    SharedBlockSpec,             //
     ShortConvSpec,               //
     TimeMixSpec>;
 using FeedForwardSpec = std::variant<  //
