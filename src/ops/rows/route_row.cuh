@@ -120,8 +120,8 @@ class RowRouter {
   __device__ bool fill_keys() {
     bool nan = false;
     // Else they have the logits' order.
-    const bool by_scores = softmax() && !rule_.biases_logits &&
-                           (bias_ != nullptr || rule_.groups_used < rule_.groups);
+    const bool by_scores =
+        softmax() && !rule_.biases_logits && (bias_ != nullptr || rule_.groups_used < rule_.groups);
     const float largest = by_scores ? largest_logit() : 0.0f;
     const double total = by_scores ? sum_of_all(largest) : 1.0;
     for (int32_t e = lane_; e < rule_.experts; e += kWarpThreads) {
