@@ -54,7 +54,8 @@ TEST(DraftEngine, AModelThatIsItsOwnDraftIsAlwaysRight) {
     EXPECT_EQ(stats.proposals.accepted, stats.proposals.proposed);
     // 19 tokens: one of the prompt, and three times five and one of three.
     EXPECT_GE(stats.proposals.proposed, 4u * 14);
-    EXPECT_LE(stats.proposals.verifications, stats.proposals.proposed / 3);
+    // Behind an end of the text, which is ignored here, nothing is proposed.
+    EXPECT_LE(stats.proposals.verifications, 2 * stats.proposals.proposed / 5);
     auto narrow = ModelUnderTest::load(in_small_pool(options, *roomy));
     ASSERT_TRUE(narrow.ok()) << narrow.status().message();
     const SchedulerStats in_steps = answer_alike(*narrow, all, expected);
