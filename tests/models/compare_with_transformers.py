@@ -107,19 +107,19 @@ def drawn_sizes(name, options, rng):
         heads = rng.choice([2, 3, 5])
         return dict(num_attention_heads=heads, num_key_value_heads=heads, kv_lora_rank=rng.choice([8, 20, 33]), qk_rope_head_dim=rng.choice([4, 8, 16]),
                     qk_nope_head_dim=rng.choice([6, 12, 17]), v_head_dim=rng.choice([5, 10, 16]), q_lora_rank=rng.choice([12, 24]))
-    if name == "longcat" or name.startswith(("mistral4", "sarvam-mla")):
+    if name in ("longcat", "kimi-k25") or name.startswith(("mistral4", "sarvam-mla")):
         heads = rng.choice([2, 3, 5])
         drawn = dict(num_attention_heads=heads, kv_lora_rank=rng.choice([8, 20, 33]), qk_rope_head_dim=rng.choice([4, 8, 16]),
                      qk_nope_head_dim=rng.choice([6, 12, 17]), v_head_dim=rng.choice([5, 10, 16]), hidden_size=rng.choice([32, 40, 56]))
         if name == "longcat":
             return dict(**drawn, head_dim=drawn["qk_rope_head_dim"], q_lora_rank=rng.choice([12, 24]), n_routed_experts=rng.choice([5, 7]), zero_expert_num=rng.choice([1, 2, 6]), moe_topk=rng.choice([2, 4]),
                         ffn_hidden_size=rng.choice([40, 72]), expert_ffn_hidden_size=rng.choice([16, 40]), num_layers=rng.choice([1, 3]))
-        return dict(**drawn, num_key_value_heads=heads, **(dict(q_lora_rank=rng.choice([12, 24])) if name == "mistral4" else {}))
+        return dict(**drawn, num_key_value_heads=heads, **(dict(q_lora_rank=rng.choice([12, 24])) if name in ("mistral4", "kimi-k25") else {}))
     if name.startswith("zamba2"):
         groups = rng.choice([1, 2])
         return dict(hidden_size=rng.choice([24, 32, 48]), n_mamba_heads=groups * rng.choice([1, 2, 4]), mamba_ngroups=groups,
                     mamba_d_state=rng.choice([5, 8, 16, 33]), mamba_d_conv=rng.choice([2, 3, 4]), adapter_rank=rng.choice([1, 3, 9]), num_mem_blocks=rng.choice([1, 2]),
-                    intermediate_size=rng.choice([32, 40, 56]), num_attention_heads=rng.choice([2, 4]), num_key_value_heads=rng.choice([1, 2]))
+                    intermediate_size=rng.choice([32, 40, 56]), **dict.fromkeys(("num_attention_heads", "num_key_value_heads"), rng.choice([1, 2, 4])))
     if name == "dbrx":
         kv_heads = rng.choice([1, 2, 3])
         heads = kv_heads * rng.choice([1, 2, 3])
@@ -287,6 +287,8 @@ MOVE_NOTHING = {("flex-olmo", "norm_topk_prob"), ("minimax-m2", "partial_rotary_
                 ("llama4", "router_jitter_noise"), ("llama4-plain", "router_jitter_noise"),
                 ("gemma3n-streams", "model.language_model.layers.altup.correct_output_scale"),
                 ("laguna-elements", "sliding_window"), ("ling3", "rope_theta"), ("ling3-unbounded", "rope_theta"), ("ling3-unbounded", "kda_lower_bound"), ("dbrx", "attn_config.rope_theta"),
+                # Sizes of latent attention say it; texts are shorter than the context.
+                *((name, "partial_rotary_factor") for name in ("mistral4", "mistral4-nested")), ("internlm3", "factor"), ("zamba2-plain", "rope_theta"), ("zamba2-plain", "time_step_min"),
                 ("jamba-dense", "num_experts_per_tok"), ("jamba-dense", "expert_layer_offset")}
 
 

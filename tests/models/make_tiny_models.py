@@ -535,7 +535,7 @@ FURTHER_FOLDERS["qwen3-vl"] = ("Qwen3", dict(**HEADS_16, tie_word_embeddings=Tru
 FURTHER_FOLDERS["kimi-k25"] = ("DeepseekV3", DEEPSEEK3, "bfloat16")
 FURTHER_FOLDERS["gemma4-unified"] = ("Gemma4Unified", {**HEADS_16, "num_hidden_layers": 4, "layer_types": kinds_of_layers("ssff"), "sliding_window": WINDOW,
                                                        "global_head_dim": 32, "num_global_key_value_heads": 1, "attention_k_eq_v": True}, "bfloat16")
-FURTHER_FOLDERS["zamba2"] = ("Zamba2", {**ZAMBA2, "use_shared_attention_adapter": True, "use_mem_rope": True}, "bfloat16")
+FURTHER_FOLDERS["zamba2"] = ("Zamba2", {**ZAMBA2, "use_shared_attention_adapter": True, "use_mem_rope": True, "time_step_min": 0.3}, "bfloat16")
 FURTHER_FOLDERS["zamba2-plain"] = ("Zamba2", {**ZAMBA2, "layers_block_type": ["linear_attention", "hybrid", "linear_attention", "hybrid"], "num_mem_blocks": 1,
                                               "add_bias_linear": True, "mamba_ngroups": 1, "num_attention_heads": 2, "num_key_value_heads": 2}, "bfloat16")
 FURTHER_GGUF_FILES = {"mistral4-gguf": ("Mistral4", MISTRAL4)}

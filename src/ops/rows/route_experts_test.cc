@@ -177,6 +177,13 @@ TEST(RouteExperts, OfEqualScoresTheFirst) {
   EXPECT_EQ(taken, (std::vector<int32_t>{0, 1, 3, 5}));
 }
 
+// By the sum of its two best scores, which is not the order of sums of logits.
+TEST(RouteExperts, GroupsOfASoftmaxAreScoredByIt) {
+  const RouterRule rule{.experts = 4, .used = 1, .groups = 2, .groups_used = 1};
+  EXPECT_TRUE(route(row_of({5, -9, 2, 2}), rule)[0].contains(0));
+  EXPECT_TRUE(route(row_of({2, 2, -9, 1}), rule)[0].contains(0));
+}
+
 // Of logits, whose scores a sigmoid makes alike, it moves the choice by less.
 TEST(RouteExperts, ABiasMayBeOfLogits) {
   const std::vector<float> bias = {0, 0, 0, 1};
