@@ -249,6 +249,8 @@ constexpr SpelledCall kSpelledCalls[] = {
      "<|channel|>analysis<|message|>We look.<|end|><|start|>assistant<|channel|>commentary "
      "to=functions.f <|constrain|>json<|message|>{\"x\": 1}<|call|>"},
     {"openai", " to=functions.f<|channel|>commentary json<|message|>{\"x\": 1}"},
+    {"longcat",
+     "<longcat_tool_call>\n{\"name\": \"f\", \"arguments\": {\"x\": 1}}\n</longcat_tool_call>"},
 };
 
 AnswerPlan counting_plan(std::string_view dialect, Need need) {

@@ -35,6 +35,15 @@ constexpr CallSpelling kHermesSpelling[] = {{.before_name = "\n{\"name\": \"",
                                              .name_in_json = true}};
 constexpr std::string_view kHermesLooseOpen[] = {"```json", "<tools>"};
 
+constexpr std::string_view kLongCatOpen[] = {"<longcat_tool_call>"};
+constexpr std::string_view kLongCatLayout[] = {"</longcat_tool_call>"};
+constexpr CallSpelling kLongCatSpelling[] = {{.before_name = "\n{\"name\": \"",
+                                              .behind_name = "\", \"arguments\": ",
+                                              .behind_arguments = "}\n",
+                                              .close = "</longcat_tool_call>",
+                                              .separator = "\n",
+                                              .name_in_json = true}};
+
 constexpr std::string_view kFunctionOpen[] = {"<function="};
 constexpr std::string_view kQwenSigns[] = {"<function=", "<parameter="};
 constexpr std::string_view kQwenLayout[] = {"<tool_call>", "</tool_call>"};
@@ -318,6 +327,12 @@ constexpr ToolDialect kToolDialects[] = {
      .make_reader = read_json,
      .spellings = kLlamaSpelling,
      .enforces_bare = true},
+    {.names = "longcat",
+     .template_signs = kLongCatOpen,
+     .opens = kLongCatOpen,
+     .layout = kLongCatLayout,
+     .make_reader = read_json,
+     .spellings = kLongCatSpelling},
 };
 
 constexpr ReasoningDialect kReasoningDialects[] = {

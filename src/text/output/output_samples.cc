@@ -229,6 +229,12 @@ constexpr OutputSample kOutputSamples[] = {
     {"openai", "<|channel|>final<|message|>Four, a <| b.", "Four, a <| b."},
     {"openai", "Just words.", "Just words."},
     {"openai", "<|channel|>analysis<|message|>Cut", "(Cut)"},
+    // ---- LongCat
+    {"longcat",
+     "Let me see.\n<longcat_tool_call>\n{\"name\": \"get_weather\", \"arguments\": {\"city\": "
+     "\"北京\"}}\n</longcat_tool_call>\n<longcat_tool_call>{\"name\": \"now\"}</longcat_tool_call>",
+     "Let me see.{get_weather {\"city\": \"北京\"}}{now {}}"},
+    {"longcat", "a <longcat_tool_call> b", "a <longcat_tool_call> b"},
 };
 
 }  // namespace

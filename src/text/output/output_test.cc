@@ -178,6 +178,7 @@ TEST(OutputDialect, TemplatesShowTheirForm) {
       {"'<|tool_call>call:'", "gemma4"},
       {"'<|start|>assistant<|channel|>analysis<|message|>'", "openai"},
       {"'<seed:tool_call>' '</seed:tool_call>' '<function=' '<parameter='", "seed_oss"},
+      {"'<longcat_tool_call>\\n' + tool_call + '</longcat_tool_call>'", "longcat"},
       {"']<]minimax[>[' '<tool_call>' '<invoke name=\"'", "none"},
       {"'<|im_start|>' + role", "none"},
   };
