@@ -2,8 +2,9 @@
 // pages of all of them, one behind the other.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
-#include <ranges>
+#include <span>
 
 #include "base/status.h"
 #include "engine/runner.h"
@@ -18,13 +19,22 @@ int64_t bytes_of_page(const Runners& runners) {
   return bytes;
 }
 
-// Calls work(runner, its part of `bytes`) for one runner after the other, to the first error.
-template <class Runners, class Bytes, class Work>
-Status with_page_parts(const Runners& runners, Bytes bytes, const Work& work) {
+// As Runner::read_page() and write_page(), one runner after the other, to the first error.
+template <class Runners>
+Status read_page_of(const Runners& runners, TierPage from, std::span<std::byte> to) {
   for (const auto& runner : runners) {
     const auto own = static_cast<size_t>(runner->page_bytes());
-    HR_RETURN_IF_ERROR(work(*runner, bytes.first(own)));
-    bytes = bytes.subspan(own);
+    HR_RETURN_IF_ERROR(runner->read_page(from, to.first(own)));
+    to = to.subspan(own);
+  }
+  return ok_status();
+}
+template <class Runners>
+Status write_page_of(const Runners& runners, std::span<const std::byte> from, BlockId to) {
+  for (const auto& runner : runners) {
+    const auto own = static_cast<size_t>(runner->page_bytes());
+    HR_RETURN_IF_ERROR(runner->write_page(from.first(own), to));
+    from = from.subspan(own);
   }
   return ok_status();
 }

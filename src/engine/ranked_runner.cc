@@ -82,14 +82,10 @@ class RankedRunner final : public Runner {
 
   int64_t page_bytes() const override { return bytes_of_page(runners_); }
   Status read_page(TierPage from, std::span<std::byte> to) override {
-    return with_page_parts(runners_, to, [from](Runner& runner, std::span<std::byte> own) {
-      return runner.read_page(from, own);
-    });
+    return read_page_of(runners_, from, to);
   }
   Status write_page(std::span<const std::byte> from, BlockId to) override {
-    return with_page_parts(runners_, from, [to](Runner& runner, std::span<const std::byte> own) {
-      return runner.write_page(own, to);
-    });
+    return write_page_of(runners_, from, to);
   }
 
  private:

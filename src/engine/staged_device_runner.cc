@@ -39,14 +39,10 @@ class StagedDeviceRunner final : public Runner {
   }
   int64_t page_bytes() const override { return bytes_of_page(stages_); }
   Status read_page(TierPage from, std::span<std::byte> to) override {
-    return with_page_parts(stages_, to, [from](Runner& stage, std::span<std::byte> own) {
-      return stage.read_page(from, own);
-    });
+    return read_page_of(stages_, from, to);
   }
   Status write_page(std::span<const std::byte> from, BlockId to) override {
-    return with_page_parts(stages_, from, [to](Runner& stage, std::span<const std::byte> own) {
-      return stage.write_page(own, to);
-    });
+    return write_page_of(stages_, from, to);
   }
 
  private:
