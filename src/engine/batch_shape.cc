@@ -26,9 +26,6 @@ BatchShape shape_on_cpu(int64_t weight_bytes) {
 
 // ---- GPU ----------------------------------------------------------------------------------------
 
-// More sequences than fill a step make a server's tokens slower and its throughput little better,
-// and recorded steps end there. In a job only the end counts: whoever has a slot later ends later.
-// Each stage has a step of its own.
 // A slot is worth having where memory holds so many tokens for each: a short chat, and the mean of
 // jobs. Pages are shared out as they are needed, so that less would only mean preemption.
 constexpr int64_t kServerTokensPerSlot = 256;
@@ -68,6 +65,8 @@ int32_t step_tokens(const BatchShapeInput& input) {
   return tokens;
 }
 
+// More sequences than fill a step make tokens slower and throughput little better, and recorded
+// steps end there. Each stage has a step of its own.
 BatchShape shape_of_server(const BatchShapeInput& input) {
   const int32_t most = kFullStepSequences * input.stages;
   const int32_t sequences = sequences_with_room(input, kServerTokensPerSlot, most);
@@ -78,7 +77,8 @@ BatchShape shape_of_server(const BatchShapeInput& input) {
                      : "GPU, as many as read the weights for nothing, within the time of a token"};
 }
 
-// All at once as far as there is room: the last to begin is the last to end.
+// All at once as far as there is room: only the end counts, and whoever has a slot later ends
+// later.
 BatchShape shape_of_job(const BatchShapeInput& input) {
   const auto most = static_cast<int32_t>(
       std::clamp<int64_t>(input.job.requests, kSequencesMin, kJobSequencesMax * input.stages));
@@ -90,8 +90,6 @@ BatchShape shape_of_job(const BatchShapeInput& input) {
                              sequences < most ? "by the room for keys and values" : "all at once")};
 }
 
-// Not of stages, where a step of each token is several.
-//
 // The longest answer takes a step for each of its tokens, whatever else is done: so many steps
 // there are at least, and the job ends soonest when all of them hold the same, so that none waits
 // for the weights and is not full. The longest answers begin first; the rest fills up.
@@ -126,7 +124,8 @@ BatchShape choose_batch_shape(const BatchShapeInput& input) {
   if (!input.on_gpu) return shape_on_cpu(input.weight_bytes);
   if (input.job.requests == 0) return shape_of_server(input);
   const BatchShape at_once = shape_of_job(input);
-  if (!input.job.lengths_declared() || alike(input.job) || input.stages > 1) return at_once;
+  const bool by_stages = input.stages > 1;  // of which a token passes each, a step of its own
+  if (!input.job.lengths_declared() || alike(input.job) || by_stages) return at_once;
   return shape_of_uneven_job(input, at_once);
 }
 

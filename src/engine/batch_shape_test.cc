@@ -54,6 +54,19 @@ TEST(BatchShape, WithLittleMemoryHasFewerSequencesAndShorterSteps) {
   EXPECT_EQ(choose_batch_shape(tight).max_num_batched_tokens, 512);
 }
 
+// Each stage has a step of its own: as many times the sequences, shorter steps, and no job is
+// spread over the steps of its longest answer.
+TEST(BatchShape, OfStagesFillsAStepOfEach) {
+  BatchShapeInput input = h200_8b();
+  input.stages = 2;
+  EXPECT_EQ(choose_batch_shape(input).max_num_seqs, 512);
+  EXPECT_EQ(choose_batch_shape(input).max_num_batched_tokens, 2048);
+  input.job = equal(50000, 128, 128);
+  EXPECT_EQ(choose_batch_shape(input).max_num_seqs, 1664);  // by the room: 512 tokens each
+  input.job = kChats;
+  EXPECT_EQ(choose_batch_shape(input).max_num_seqs, 1000);
+}
+
 TEST(BatchShape, OfAJobOfUnknownLengthsTakesAllRequestsAtOnceUpToAThousand) {
   const BatchShape shape = choose_batch_shape(with_job({.requests = 1000}));
   EXPECT_EQ(shape.max_num_seqs, 1000);

@@ -267,8 +267,9 @@ Ticket DeviceRunner::submit_forward(const StepPlan& plan) {
   if (poisons_.scratch.has_value()) poisons_.scratch->start(*stream_);
   upload(submission.input);
   if (!plan.work.empty()) rehearse(submission.input);
-  if (seat_.stage.before != nullptr && !plan.work.empty())
+  if (seat_.stage.before != nullptr && !plan.work.empty()) {
     seat_.stage.before->await(*stream_, ticket);
+  }
   stream_->record(*steps_.marks(ticket).begin);
   step.timing = {.build_seconds = before_upload - before_build,
                  .upload_seconds = SystemClock().now_seconds() - before_upload};
@@ -503,8 +504,9 @@ Result<double> DeviceRunner::run_padding(const PaddingStep& step) {
   if (step.lone) rehearsed_.adds(input);
   const Workspace::Mark mark(workspace_);
   const TensorView hidden = stages_->take_hidden(workspace_, input.tokens.size());
-  if (seat_.stage.before != nullptr)
+  if (seat_.stage.before != nullptr) {
     stream_->fill_zero(hidden.data, hidden.rows() * hidden.row_stride);
+  }
   stages_->forward(op, input, hidden, /*taps=*/{});
   if (stages_->samples()) stages_->sample(op, input, hidden);
   stream_->record(*marks.end);

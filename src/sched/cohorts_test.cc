@@ -26,6 +26,10 @@ class CohortsTest : public testing::Test {
     options_.block_count = 256;
     options_.end_ids = {0};
     options_.enable_prefix_caching = false;
+    begin();
+  }
+
+  void begin() {
     scheduler_ = Scheduler::create(options_).value();
     device_ = std::make_unique<OracleDevice>(model_, options_.groups, options_.block_count,
                                              options_.max_num_seqs, options_.tiers);
@@ -46,6 +50,14 @@ class CohortsTest : public testing::Test {
     EXPECT_TRUE(scheduler_->check_invariants().ok());
   }
 
+  void go_on_until_all_decode() {
+    for (int i = 0; i < 30; ++i) {
+      StepPlan plan = scheduler_->plan();
+      if (!plan.empty()) in_flight_.push_back(std::move(plan));
+      while (!in_flight_.empty()) end_oldest();
+    }
+  }
+
   const OracleModel model_;
   SchedulerOptions options_;
   std::unique_ptr<Scheduler> scheduler_;
@@ -56,11 +68,7 @@ class CohortsTest : public testing::Test {
 // Seven sequences are three, three and one.
 TEST_F(CohortsTest, StepsInFlightShareTheSequencesOut) {
   for (uint64_t id = 1; id <= 7; ++id) add(id, 2, 60);
-  for (int i = 0; i < 30; ++i) {  // until all decode
-    StepPlan plan = scheduler_->plan();
-    if (!plan.empty()) in_flight_.push_back(std::move(plan));
-    while (!in_flight_.empty()) end_oldest();
-  }
+  go_on_until_all_decode();
   for (int i = 0; i < kStages; ++i) in_flight_.push_back(scheduler_->plan());
   std::vector<size_t> sizes;
   std::set<SequenceId> seen;
@@ -73,6 +81,27 @@ TEST_F(CohortsTest, StepsInFlightShareTheSequencesOut) {
   end_oldest();
   in_flight_.push_back(scheduler_->plan());  // those of the step that has ended, again
   EXPECT_EQ(in_flight_.back().work.size(), 3u);
+}
+
+// A step more may be in flight than there are stages: its sequences are a cohort of their own where
+// all cohorts then have enough, else the step has none to decode.
+TEST_F(CohortsTest, ThereIsOneMoreWhereEachIsLarge) {
+  for (const int32_t enough : {2, 3}) {
+    options_.steps_in_flight_max = kStages + 1;
+    options_.cohorts = {kStages, enough};
+    begin();
+    for (uint64_t id = 1; id <= 8; ++id) add(id, 2, 60);
+    go_on_until_all_decode();
+    std::vector<size_t> sizes;
+    for (int i = 0; i <= kStages; ++i) {
+      in_flight_.push_back(scheduler_->plan());
+      sizes.push_back(in_flight_.back().work.size());
+    }
+    const auto expected =
+        enough == 2 ? std::vector<size_t>{2, 2, 2, 2} : std::vector<size_t>{3, 3, 2, 0};
+    EXPECT_EQ(sizes, expected);
+    in_flight_.clear();
+  }
 }
 
 // The chunks of a prompt follow each other without a result between them; its first token is
