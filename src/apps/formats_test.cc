@@ -19,7 +19,7 @@
 #include "weights/model_family.h"
 #include "weights/safetensors_fixture.h"
 
-namespace headrace {
+namespace headrace::formats_test {
 namespace {
 
 namespace fs = std::filesystem;
@@ -417,6 +417,8 @@ TEST_P(Formats, GgufAndSafetensorsAreTheSameModel) {
     if (family.architecture == by_layer) return;
   }
   if (is_layered_gemma(family.architecture)) return;  // and numbers of layers
+  // A config.json that is silent of its rotation has a scaled one, which a GGUF file always names.
+  if (family.architecture == "mistral4") return;
   ASSERT_NO_FATAL_FAILURE(write_model(family));
   const auto gguf = open_model_source(gguf_path()), hf = open_model_source(folder_.string());
   ASSERT_TRUE(gguf.ok()) << gguf.status().message();
@@ -448,4 +450,4 @@ INSTANTIATE_TEST_SUITE_P(Families, Formats, testing::Range(size_t{0}, model_fami
                          });
 
 }  // namespace
-}  // namespace headrace
+}  // namespace headrace::formats_test

@@ -96,7 +96,9 @@ constexpr bool has_no_gguf(std::string_view architecture) {
          architecture == "gptneox-japanese" || architecture == "openai-gpt" ||
          architecture == "ctrl" || architecture == "persimmon" || architecture == "xglm" ||
          architecture == "granite-swa" || architecture == "bitnet" || architecture == "axk1" ||
-         architecture == "hy_v4";
+         architecture == "hy_v4" || architecture == "longcat-flash" || architecture == "zamba2" ||
+         architecture == "lfm3" || architecture == "flint" || architecture == "kolibri1" ||
+         architecture == "sarvam-moe";
 }
 
 void gpt2_defaults(ModelConfig& config);

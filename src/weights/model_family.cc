@@ -197,7 +197,6 @@ Result<const ModelFamily*> find_gguf_family(const GgufFile& file) {
   std::string known;
   std::string_view last;
   for (const ModelFamily& family : model_families()) {
-    if (!family.is_in_gguf()) continue;
     if (family.architecture == name) return &family;
     if (family.architecture != last) {
       known += (known.empty() ? "" : ", ") + std::string(family.architecture);
@@ -257,10 +256,6 @@ bool ModelFamily::has_experts() const {
   return std::any_of(fields.begin(), fields.end(), [](const ConfigField& field) {
     return field.member == ConfigMember(&ExpertConfig::count);
   });
-}
-
-bool ModelFamily::is_in_gguf() const {
-  return std::ranges::any_of(fields, [](const ConfigField& field) { return !field.gguf.empty(); });
 }
 
 bool ModelFamily::reads_hf(std::string_view key) const {

@@ -99,7 +99,6 @@ struct ModelFamily {
 
   bool has_experts() const;                   // whether its layers may be mixtures of experts
   bool reads_hf(std::string_view key) const;  // of config.json
-  bool is_in_gguf() const;                    // some of its numbers have names there
 };
 
 // Of the family of that architecture; false for one that is not known.
