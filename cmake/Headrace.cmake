@@ -30,8 +30,8 @@ endfunction()
 
 # Compiles eight sources as one. Two thirds of a file's time go to headers and templates that its
 # neighbours need too (23 files of sched: 9 s of one core together, 28 one by one). So names in
-# anonymous namespaces are unique in a folder. Kernels stay apart: each instruction set has flags
-# of its own. Tests stay apart: each may have its own Case and Fixture.
+# anonymous namespaces are unique in a folder, and a test has a namespace of its own. Kernels stay
+# apart: each instruction set has flags of its own.
 function(headrace_compile_together target)
   if(NOT target STREQUAL headrace_ops)
     set_target_properties(${target} PROPERTIES UNITY_BUILD ${HEADRACE_UNITY} UNITY_BUILD_BATCH_SIZE 8)
@@ -52,6 +52,7 @@ function(headrace_test name)
   # -O3 is a third to half of the time that it takes to compile them. Those of whole models run for minutes.
   if(NOT name MATCHES "^(golden|tiny_engine)_test$")
     target_compile_options(${name} PRIVATE $<$<CONFIG:Release>:-O1>)
+    headrace_compile_together(${name})
   endif()
   set(others "")
   if(ARG_TIMING)

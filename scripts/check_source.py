@@ -278,16 +278,19 @@ def includes(paths):
 
 
 def names(paths):
-    """A class of one name in two files is one class to the linker, which keeps the functions of either."""
-    places = {}
+    """A class of one name in two files is one class to the linker, which keeps the functions of either. A test's names are in a
+    namespace of its file's: several tests are compiled as one."""
+    places, found = {}, []
     for path in paths:
+        if path.name.endswith("_test.cc") and "TEST" in path.read_text() and not re.search(rf"^namespace headrace::(\w+::)?{path.stem} {{$", path.read_text(), re.M):
+            found.append(f"{named(path)}: its namespace is headrace::{path.stem}")
         # Tests are programs of their own; what is included into an anonymous namespace ends in .inc.
         if not named(path).startswith("src/") or path.suffix == ".inc" or re.search(r"(_test|_fuzz|_fixture)\.\w+$", path.name) or path.name.startswith("fake_"):
             continue
         for name, _, _ in measure(path)[2]:
             if "(anonymous)" not in name and not re.search(r"[< ]", name):
                 places.setdefault(name, set()).add(named(path))
-    return [f"{name} is a class in {' and in '.join(sorted(where))}" for name, where in sorted(places.items()) if len(where) > 1]
+    return found + [f"{name} is a class in {' and in '.join(sorted(where))}" for name, where in sorted(places.items()) if len(where) > 1]
 
 
 # --- words ---

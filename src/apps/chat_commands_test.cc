@@ -8,7 +8,7 @@
 
 #include "apps/fake_chat_backend.h"
 
-namespace headrace {
+namespace headrace::chat_commands_test {
 namespace {
 
 using Next = ChatCommands::Next;
@@ -301,4 +301,4 @@ TEST_F(ChatCommandsTest, WhatIsNoCommandIsTold) {
 }
 
 }  // namespace
-}  // namespace headrace
+}  // namespace headrace::chat_commands_test

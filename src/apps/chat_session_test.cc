@@ -4,7 +4,7 @@
 
 #include "apps/answer_screen.h"
 
-namespace headrace {
+namespace headrace::chat_session_test {
 namespace {
 
 TEST(SetParameter, SetsWhatItNames) {
@@ -77,4 +77,4 @@ TEST(AnswerScreen, ShowsThoughtsApart) {
 }
 
 }  // namespace
-}  // namespace headrace
+}  // namespace headrace::chat_session_test

@@ -9,7 +9,7 @@
 #include "apps/subcommands.h"
 #include "cli/command_line.h"
 
-namespace headrace {
+namespace headrace::command_words_test {
 namespace {
 
 // Every name of every flag that a subcommand's help shows.
@@ -63,4 +63,4 @@ TEST(ManualPage, EscapesWhatRoffWouldObey) {
 }
 
 }  // namespace
-}  // namespace headrace
+}  // namespace headrace::command_words_test

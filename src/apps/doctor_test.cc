@@ -11,7 +11,7 @@
 
 #include "tensor/device.h"
 
-namespace headrace {
+namespace headrace::doctor_test {
 namespace {
 
 namespace fs = std::filesystem;
@@ -90,4 +90,4 @@ TEST_F(DoctorTest, TextAndJsonSayTheSame) {
 }
 
 }  // namespace
-}  // namespace headrace
+}  // namespace headrace::doctor_test

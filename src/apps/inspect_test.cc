@@ -11,7 +11,7 @@
 #include "weights/gguf_fixture.h"
 #include "weights/safetensors_fixture.h"
 
-namespace headrace {
+namespace headrace::inspect_test {
 namespace {
 
 std::string write(const std::string& name, const std::string& bytes) {
@@ -160,4 +160,4 @@ TEST(InspectAndLoad, AgreeOnFolders) {
 }
 
 }  // namespace
-}  // namespace headrace
+}  // namespace headrace::inspect_test

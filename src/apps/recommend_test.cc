@@ -2,7 +2,7 @@
 
 #include <gtest/gtest.h>
 
-namespace headrace {
+namespace headrace::recommend_test {
 namespace {
 
 constexpr MachineRates kLaptop{.free_bytes = 8'000'000'000, .bytes_per_second = 40e9};
@@ -53,4 +53,4 @@ TEST(Recommend, TheListIsSortedBySize) {
 }
 
 }  // namespace
-}  // namespace headrace
+}  // namespace headrace::recommend_test

@@ -2,7 +2,7 @@
 
 #include <gtest/gtest.h>
 
-namespace headrace {
+namespace headrace::remote_chat_test {
 namespace {
 
 TEST(RefusalText, IsSafeToShow) {
@@ -19,4 +19,4 @@ TEST(RefusalText, IsCutBetweenCharacters) {
 }
 
 }  // namespace
-}  // namespace headrace
+}  // namespace headrace::remote_chat_test

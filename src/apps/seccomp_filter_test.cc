@@ -19,7 +19,7 @@
 #include "base/json.h"
 #include "base/mapped_file.h"
 
-namespace headrace {
+namespace headrace::seccomp_filter_test {
 namespace {
 
 // The exit code of a process of its own that runs `body`.
@@ -117,4 +117,4 @@ TEST(SeccompFilter, TheProfileOfContainersHasItsCalls) {
 }
 
 }  // namespace
-}  // namespace headrace
+}  // namespace headrace::seccomp_filter_test

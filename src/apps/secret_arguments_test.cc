@@ -5,7 +5,7 @@
 #include <string>
 #include <vector>
 
-namespace headrace {
+namespace headrace::secret_arguments_test {
 namespace {
 
 // What ps shows of a command line.
@@ -38,4 +38,4 @@ TEST(SecretArguments, OtherArgumentsStayAsTheyAre) {
 }
 
 }  // namespace
-}  // namespace headrace
+}  // namespace headrace::secret_arguments_test

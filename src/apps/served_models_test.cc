@@ -8,7 +8,7 @@
 #include <fstream>
 #include <string>
 
-namespace headrace {
+namespace headrace::served_models_test {
 namespace {
 
 namespace fs = std::filesystem;
@@ -49,4 +49,4 @@ TEST_F(ServedModelsTest, SizesOfFilesFoldersPartsAndHubNames) {
 }
 
 }  // namespace
-}  // namespace headrace
+}  // namespace headrace::served_models_test

@@ -8,7 +8,7 @@
 
 #include "cli/command_line.h"
 
-namespace headrace {
+namespace headrace::subcommands_test {
 namespace {
 
 // Defining flags throws where two of them share a name.
@@ -27,4 +27,4 @@ TEST(Subcommands, EachHasFlagsAndAHelpPageOfSaneWidth) {
 }
 
 }  // namespace
-}  // namespace headrace
+}  // namespace headrace::subcommands_test

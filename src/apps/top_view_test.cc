@@ -4,7 +4,7 @@
 
 #include "terminal/cell_width.h"
 
-namespace headrace {
+namespace headrace::top_view_test {
 namespace {
 
 constexpr std::string_view kExposed = R"(# HELP x
@@ -113,4 +113,4 @@ TEST(TopView, ACounterThatBeganAgainIsNoNegativeSpeed) {
 }
 
 }  // namespace
-}  // namespace headrace
+}  // namespace headrace::top_view_test

@@ -5,7 +5,7 @@
 #include <memory>
 #include <thread>
 
-namespace headrace {
+namespace headrace::bounded_queue_test {
 namespace {
 
 TEST(BoundedQueue, RefusesWhenFullAndLeavesTheItem) {
@@ -44,4 +44,4 @@ TEST(BoundedQueue, HandsEachItemToOneConsumer) {
 }
 
 }  // namespace
-}  // namespace headrace
+}  // namespace headrace::bounded_queue_test

@@ -6,7 +6,7 @@
 #include <array>
 #include <cstdint>
 
-namespace headrace {
+namespace headrace::code_pages_test {
 namespace {
 
 int add_one(int value) { return value + 1; }
@@ -18,8 +18,10 @@ TEST(CodePages, WhatIsReleasedRunsOn) {
   EXPECT_EQ(function(2), 3);
   EXPECT_EQ(released % 4096, 0u);
   // The C library's code alone is more than a MiB (nothing is released under a debugger).
-  if (released > 0) EXPECT_GT(released, size_t{1} << 20);
+  if (released > 0) {
+    EXPECT_GT(released, size_t{1} << 20);
+  }
 }
 
 }  // namespace
-}  // namespace headrace
+}  // namespace headrace::code_pages_test

@@ -5,7 +5,7 @@
 #include <numeric>
 #include <vector>
 
-namespace headrace {
+namespace headrace::inline_vector_test {
 namespace {
 
 using List = InlineVector<int32_t, 4>;
@@ -25,7 +25,9 @@ TEST(InlineVector, HoldsWhatWasPushedBesideAndBeyondItsOwnPlace) {
     const List list = up_to(count);
     EXPECT_EQ(plain(list), wanted);
     EXPECT_EQ(list.empty(), count == 0);
-    if (count > 0) EXPECT_EQ(list.back(), count - 1);
+    if (count > 0) {
+      EXPECT_EQ(list.back(), count - 1);
+    }
   }
 }
 
@@ -57,4 +59,4 @@ TEST(InlineVector, ClearedItIsFilledAnew) {
 }
 
 }  // namespace
-}  // namespace headrace
+}  // namespace headrace::inline_vector_test

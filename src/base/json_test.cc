@@ -5,7 +5,7 @@
 #include <chrono>
 #include <string>
 
-namespace headrace {
+namespace headrace::json_test {
 namespace {
 
 TEST(Json, NothingIsNoJson) {
@@ -136,4 +136,4 @@ TEST(Json, WritesBadBytesAsReplacementAndDoublesAsDoubles) {
 }
 
 }  // namespace
-}  // namespace headrace
+}  // namespace headrace::json_test

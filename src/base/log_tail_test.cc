@@ -6,7 +6,7 @@
 
 #include "base/log.h"
 
-namespace headrace {
+namespace headrace::log_tail_test {
 namespace {
 
 uint64_t last_number() {
@@ -60,4 +60,4 @@ TEST(LogTail, ThreadsMayLogAndLook) {
 }
 
 }  // namespace
-}  // namespace headrace
+}  // namespace headrace::log_tail_test

@@ -6,7 +6,7 @@
 
 #include <string>
 
-namespace headrace {
+namespace headrace::log_test {
 namespace {
 
 // stderr is a pipe that holds a page, for as long as this lives.
@@ -53,4 +53,4 @@ TEST(Log, LongLinesAreWhole) {
 }
 
 }  // namespace
-}  // namespace headrace
+}  // namespace headrace::log_test

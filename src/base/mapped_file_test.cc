@@ -6,7 +6,7 @@
 
 #include <fstream>
 
-namespace headrace {
+namespace headrace::mapped_file_test {
 namespace {
 
 TEST(MappedFile, MapsBytesAndSurvivesRelease) {
@@ -33,4 +33,4 @@ TEST(MappedFile, ErrorsNameThePath) {
 }
 
 }  // namespace
-}  // namespace headrace
+}  // namespace headrace::mapped_file_test

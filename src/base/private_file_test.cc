@@ -9,7 +9,7 @@
 #include <filesystem>
 #include <fstream>
 
-namespace headrace {
+namespace headrace::private_file_test {
 namespace {
 
 namespace fs = std::filesystem;
@@ -75,4 +75,4 @@ TEST_F(PrivateFile, AFileThatOthersMayWriteIsNotOurs) {
 }
 
 }  // namespace
-}  // namespace headrace
+}  // namespace headrace::private_file_test

@@ -6,7 +6,7 @@
 
 #include "base/rng.h"
 
-namespace headrace {
+namespace headrace::repetition_test {
 namespace {
 
 bool loops(std::vector<TokenId> tokens, LoopLimits limits) { return ends_in_loop(tokens, limits); }
@@ -54,4 +54,4 @@ TEST(Repetition, IsWhatItsDefinitionSays) {
 }
 
 }  // namespace
-}  // namespace headrace
+}  // namespace headrace::repetition_test

@@ -2,7 +2,7 @@
 
 #include <gtest/gtest.h>
 
-namespace headrace {
+namespace headrace::rng_test {
 namespace {
 
 TEST(CounterHash, IsAPureFunctionOfItsCounters) {
@@ -41,4 +41,4 @@ TEST(Rng, BetweenIsInclusive) {
 }
 
 }  // namespace
-}  // namespace headrace
+}  // namespace headrace::rng_test

@@ -7,7 +7,7 @@
 #include <type_traits>
 #include <vector>
 
-namespace headrace {
+namespace headrace::status_test {
 namespace {
 
 Result<int> half(int x) {
@@ -54,4 +54,4 @@ TEST(Result, GivesAMoveOnlyValueAway) {
 TEST(ResultDeathTest, ValueOfAnErrorIsABug) { EXPECT_DEATH((void)quarter(1).value(), "CHECK"); }
 
 }  // namespace
-}  // namespace headrace
+}  // namespace headrace::status_test

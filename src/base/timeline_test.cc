@@ -4,7 +4,7 @@
 
 #include <regex>
 
-namespace headrace {
+namespace headrace::timeline_test {
 namespace {
 
 TEST(Timeline, TellsSpansInTheOrderOfTheirBeginnings) {
@@ -33,4 +33,4 @@ TEST(Timeline, BeginsWithTheProcess) {
 }
 
 }  // namespace
-}  // namespace headrace
+}  // namespace headrace::timeline_test

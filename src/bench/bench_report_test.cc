@@ -2,7 +2,7 @@
 
 #include <gtest/gtest.h>
 
-namespace headrace {
+namespace headrace::bench_report_test {
 namespace {
 
 BenchSetup setup() {
@@ -75,4 +75,4 @@ TEST(BenchTest, Names) {
 }
 
 }  // namespace
-}  // namespace headrace
+}  // namespace headrace::bench_report_test

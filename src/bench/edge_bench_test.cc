@@ -2,7 +2,7 @@
 
 #include <gtest/gtest.h>
 
-namespace headrace {
+namespace headrace::edge_bench_test {
 namespace {
 
 // A client that is told of an event too few, or one without its token, never ends; one too many is
@@ -40,4 +40,4 @@ TEST(EdgeBench, APaceIsKept) {
 }
 
 }  // namespace
-}  // namespace headrace
+}  // namespace headrace::edge_bench_test

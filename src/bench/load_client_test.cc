@@ -10,7 +10,7 @@
 #include "bench/load_report.h"
 #include "server/server_fixture.h"
 
-namespace headrace {
+namespace headrace::load_client_test {
 namespace {
 
 LoadClientOptions client_of(ServerFixture& fixture) {
@@ -214,4 +214,4 @@ TEST(LoadClient, Fetch) {
 }
 
 }  // namespace
-}  // namespace headrace
+}  // namespace headrace::load_client_test

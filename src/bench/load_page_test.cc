@@ -5,7 +5,7 @@
 #include <filesystem>
 #include <fstream>
 
-namespace headrace {
+namespace headrace::load_page_test {
 namespace {
 
 LoadOutcome answered(double sent, int tokens) {
@@ -74,4 +74,4 @@ TEST(LoadPage, AFileThatCannotBeIsToldBeforeTheRun) {
 }
 
 }  // namespace
-}  // namespace headrace
+}  // namespace headrace::load_page_test

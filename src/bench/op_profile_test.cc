@@ -2,7 +2,7 @@
 
 #include <gtest/gtest.h>
 
-namespace headrace {
+namespace headrace::op_profile_test {
 namespace {
 
 TEST(OpProfile, AddsUpCallsOfOneShape) {
@@ -23,4 +23,4 @@ TEST(OpProfile, AddsUpCallsOfOneShape) {
 }
 
 }  // namespace
-}  // namespace headrace
+}  // namespace headrace::op_profile_test

@@ -4,7 +4,7 @@
 
 #include <cstdio>
 
-namespace headrace {
+namespace headrace::route_replay_test {
 namespace {
 
 void expect_prefixes_are_kept(const char* name, const RouteReplay& replays) {
@@ -31,4 +31,4 @@ TEST(RouteTrace, PrefixAwareKeepsTheHitsOfOneBigCacheOfTalks) {
 }
 
 }  // namespace
-}  // namespace headrace
+}  // namespace headrace::route_replay_test

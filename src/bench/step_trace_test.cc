@@ -2,7 +2,7 @@
 
 #include <gtest/gtest.h>
 
-namespace headrace {
+namespace headrace::step_trace_test {
 namespace {
 
 // A run of 2 layers: two steps with a prompt, then decodes with a norm at the end.
@@ -42,4 +42,4 @@ TEST(StepTrace, ATraceOfSomethingElseIsRefused) {
 }
 
 }  // namespace
-}  // namespace headrace
+}  // namespace headrace::step_trace_test

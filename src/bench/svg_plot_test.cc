@@ -4,7 +4,7 @@
 
 #include <limits>
 
-namespace headrace {
+namespace headrace::svg_plot_test {
 namespace {
 
 size_t count_of(std::string_view text, std::string_view part) {
@@ -82,4 +82,4 @@ TEST(SvgPlot, SharesGrowToAHundred) {
 }
 
 }  // namespace
-}  // namespace headrace
+}  // namespace headrace::svg_plot_test

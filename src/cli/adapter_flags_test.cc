@@ -5,7 +5,7 @@
 #include "cli/command_line.h"
 #include "cli/model_flags.h"
 
-namespace headrace {
+namespace headrace::adapter_flags_test {
 namespace {
 
 Status parse(const std::vector<std::string>& arguments, ModelFlags& flags) {
@@ -77,4 +77,4 @@ TEST(AdapterFlags, OneAdapterMayHaveALargeRank) {
 }
 
 }  // namespace
-}  // namespace headrace
+}  // namespace headrace::adapter_flags_test

@@ -11,7 +11,7 @@
 #include "cli/sampling_flags.h"
 #include "stack/kv_format_choice.h"
 
-namespace headrace {
+namespace headrace::command_line_test {
 namespace {
 
 int64_t size_of(std::string_view text) {
@@ -635,4 +635,4 @@ TEST_F(ModelFlagsTest, HelpHidesThem) {
 }
 
 }  // namespace
-}  // namespace headrace
+}  // namespace headrace::command_line_test

@@ -12,7 +12,7 @@
 
 #include "cli/command_line.h"
 
-namespace headrace {
+namespace headrace::config_file_test {
 namespace {
 
 // A command line with one flag of each kind, and a file for its --config.
@@ -120,4 +120,4 @@ TEST(ConfigFile, AliasesCannotMakeItLarge) {
 }
 
 }  // namespace
-}  // namespace headrace
+}  // namespace headrace::config_file_test

@@ -13,7 +13,7 @@
 #include "cli/model_flags.h"
 #include "cli/pooling_flags.h"
 
-namespace headrace {
+namespace headrace::environment_flags_test {
 namespace {
 
 // An app with the flags of a model, whose environment has these variables.
@@ -167,4 +167,4 @@ TEST_F(EnvironmentFlagsTest, WrongValuesAreErrorsOfTheirFlags) {
 }
 
 }  // namespace
-}  // namespace headrace
+}  // namespace headrace::environment_flags_test

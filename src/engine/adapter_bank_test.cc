@@ -2,7 +2,7 @@
 
 #include <gtest/gtest.h>
 
-namespace headrace {
+namespace headrace::adapter_bank_test {
 namespace {
 
 struct NamedAdapter final : Adapter {
@@ -63,4 +63,4 @@ TEST(AdapterBank, OneTakesTheOthersPlace) {
 }
 
 }  // namespace
-}  // namespace headrace
+}  // namespace headrace::adapter_bank_test

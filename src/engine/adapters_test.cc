@@ -14,7 +14,7 @@
 #include "models/dummy_lora.h"
 #include "models/made_model_fixture.h"
 
-namespace headrace {
+namespace headrace::adapters_test {
 namespace {
 
 constexpr int32_t kContext = 96;
@@ -259,4 +259,4 @@ TEST(Adapters, AModelThatWasLoadedForNoneTakesNone) {
 }
 
 }  // namespace
-}  // namespace headrace
+}  // namespace headrace::adapters_test

@@ -2,7 +2,7 @@
 
 #include <gtest/gtest.h>
 
-namespace headrace {
+namespace headrace::batch_shape_test {
 namespace {
 
 constexpr int64_t kGiB = int64_t{1} << 30;
@@ -121,4 +121,4 @@ TEST(BatchShape, OnACpuIsThatOfAServerWhateverTheWork) {
 }
 
 }  // namespace
-}  // namespace headrace
+}  // namespace headrace::batch_shape_test

@@ -17,7 +17,7 @@
 #include "models/lora_adapter.h"
 #include "models/null_model.h"
 
-namespace headrace {
+namespace headrace::device_adapters_test {
 namespace {
 
 constexpr int32_t kAdapterPrompt = 17;  // tokens; each is the number of the request's adapter
@@ -246,4 +246,4 @@ TEST_F(DeviceAdapters, ASlotHasTheFactorsOfItsFile) {
 }
 
 }  // namespace
-}  // namespace headrace
+}  // namespace headrace::device_adapters_test

@@ -10,7 +10,7 @@
 
 #include "models/null_model.h"
 
-namespace headrace {
+namespace headrace::device_runner_test {
 namespace {
 
 using Calls = std::vector<std::string>;
@@ -189,4 +189,4 @@ TEST_F(DeviceRunnerTest, ARecordedStepIsTwoLaunches) {
 }
 
 }  // namespace
-}  // namespace headrace
+}  // namespace headrace::device_runner_test

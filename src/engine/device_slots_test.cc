@@ -7,7 +7,7 @@
 
 #include "tensor/device.h"
 
-namespace headrace {
+namespace headrace::device_slots_test {
 namespace {
 
 std::vector<BlockId> blocks(std::initializer_list<int32_t> values) {
@@ -86,4 +86,4 @@ TEST_F(DeviceSlotsTest, TablesThatAreTooLargeAreRefused) {
 }
 
 }  // namespace
-}  // namespace headrace
+}  // namespace headrace::device_slots_test

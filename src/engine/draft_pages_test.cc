@@ -2,7 +2,7 @@
 
 #include <gtest/gtest.h>
 
-namespace headrace {
+namespace headrace::draft_pages_test {
 namespace {
 
 constexpr int32_t kPageTokens = 16;
@@ -102,4 +102,4 @@ TEST_F(DraftPagesTest, ACopyOfAHeadsRowsHoldsOneLess) {
 }
 
 }  // namespace
-}  // namespace headrace
+}  // namespace headrace::draft_pages_test

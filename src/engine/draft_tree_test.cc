@@ -3,7 +3,7 @@
 
 #include <gtest/gtest.h>
 
-namespace headrace {
+namespace headrace::draft_tree_test {
 namespace {
 
 using Tokens = std::vector<TokenId>;
@@ -90,4 +90,4 @@ TEST(DraftTree, AFormIsKeptTo) {
 }
 
 }  // namespace
-}  // namespace headrace
+}  // namespace headrace::draft_tree_test

@@ -7,7 +7,7 @@
 
 #include "engine/fake_embedding_runner.h"
 
-namespace headrace {
+namespace headrace::embedding_engine_test {
 namespace {
 
 using Texts = std::vector<std::vector<TokenId>>;
@@ -207,4 +207,4 @@ TEST(EmbeddingEngine, AShortenedVectorHasLengthOneAgain) {
 }
 
 }  // namespace
-}  // namespace headrace
+}  // namespace headrace::embedding_engine_test

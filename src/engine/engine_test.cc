@@ -14,7 +14,7 @@
 #include "base/rng.h"
 #include "engine/oracle_runner_fixture.h"
 
-namespace headrace {
+namespace headrace::engine_test {
 namespace {
 
 using namespace std::chrono_literals;
@@ -497,4 +497,4 @@ TEST(Engine, NobodyIsForgottenAtTheEnd) {
 }
 
 }  // namespace
-}  // namespace headrace
+}  // namespace headrace::engine_test

@@ -5,7 +5,7 @@
 #include <utility>
 #include <vector>
 
-namespace headrace {
+namespace headrace::idle_trials_test {
 namespace {
 
 class IdleTrialsTest : public ::testing::Test {
@@ -86,4 +86,4 @@ TEST_F(IdleTrialsTest, AStepThatFailsIsTold) {
 }
 
 }  // namespace
-}  // namespace headrace
+}  // namespace headrace::idle_trials_test

@@ -12,7 +12,7 @@
 
 #include "kv/sequence_blocks.h"
 
-namespace headrace {
+namespace headrace::kv_archive_test {
 namespace {
 
 constexpr int64_t kPageBytes = 64;
@@ -210,7 +210,9 @@ TEST_F(KvArchive, ATruncatedFileGivesItsBeginning) {
     write_file(whole.substr(0, size));
     World other(64);
     const auto restored = restore_kv(path_, "model", other.cache, other.runner);
-    if (restored.ok()) EXPECT_LT(restored->units, counts_.units);
+    if (restored.ok()) {
+      EXPECT_LT(restored->units, counts_.units);
+    }
     other.found(one_, kA);
     other.check();
   }
@@ -281,4 +283,4 @@ TEST_F(KvArchive, IsReadAndWrittenByItsOwnerAlone) {
 }
 
 }  // namespace
-}  // namespace headrace
+}  // namespace headrace::kv_archive_test

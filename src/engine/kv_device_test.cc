@@ -11,7 +11,7 @@
 #include "engine/kv_tiers.h"
 #include "tensor/physical_pages.h"
 
-namespace headrace {
+namespace headrace::kv_device_test {
 namespace {
 
 class KvOnDevice : public ::testing::TestWithParam<DeviceKind> {
@@ -139,7 +139,9 @@ TEST_P(KvOnDevice, TheHostTierMovesAtTheRateOfOneCopy) {
       gb / store, copy_out / store);
 #if defined(NDEBUG) && !defined(HEADRACE_SANITIZED)
   // A crowded CPU takes a part of either: only a GPU's rate is held to the bar here.
-  if (on_gpu()) EXPECT_GE(copy_in / load, 0.9);
+  if (on_gpu()) {
+    EXPECT_GE(copy_in / load, 0.9);
+  }
 #endif
 }
 
@@ -192,4 +194,4 @@ INSTANTIATE_TEST_SUITE_P(Devices, KvOnDevice,
                          });
 
 }  // namespace
-}  // namespace headrace
+}  // namespace headrace::kv_device_test

@@ -15,7 +15,7 @@
 #include "kv/sequence_blocks.h"
 #include "tensor/physical_pages.h"
 
-namespace headrace {
+namespace headrace::kv_memory_test {
 namespace {
 
 constexpr int32_t kBlockTokens = 4, kSlots = 6, kTokensMax = 40;
@@ -229,4 +229,4 @@ TEST(PhysicalPages, OnePageAtTwoAddresses) {
 }
 
 }  // namespace
-}  // namespace headrace
+}  // namespace headrace::kv_memory_test

@@ -12,7 +12,7 @@
 #include "sched/scheduler.h"
 #include "tensor/device.h"
 
-namespace headrace {
+namespace headrace::kv_plan_test {
 namespace {
 
 // `full` of a model's layers, spread evenly, attend to everything, the others slide.
@@ -336,4 +336,4 @@ TEST(KvPlan, LayersInColumnsShareWhatTheyAreUnpackedTo) {
 }
 
 }  // namespace
-}  // namespace headrace
+}  // namespace headrace::kv_plan_test

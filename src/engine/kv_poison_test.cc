@@ -10,7 +10,7 @@
 #include "ops/attention/kv_numbers.h"
 #include "ops/fake_gpu.h"
 
-namespace headrace {
+namespace headrace::kv_poison_test {
 namespace {
 
 constexpr int32_t kPages = 6, kPageTokens = 16;
@@ -172,4 +172,4 @@ TEST(KvPoison, ReachesRejectedTokensAndNewPagesOfAGpu) {
 }
 
 }  // namespace
-}  // namespace headrace
+}  // namespace headrace::kv_poison_test

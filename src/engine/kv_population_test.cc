@@ -13,7 +13,7 @@
 
 #include <gtest/gtest.h>
 
-namespace headrace {
+namespace headrace::kv_population_test {
 namespace {
 
 constexpr int64_t kMiB = int64_t{1} << 20;
@@ -170,4 +170,4 @@ TEST(KvPopulation, NamesTheChoices) {
 }
 
 }  // namespace
-}  // namespace headrace
+}  // namespace headrace::kv_population_test

@@ -2,7 +2,7 @@
 
 #include <gtest/gtest.h>
 
-namespace headrace {
+namespace headrace::memory_plan_test {
 namespace {
 
 constexpr int64_t kGiB = int64_t{1} << 30;
@@ -113,4 +113,4 @@ TEST(HostMemory, NamesTheFlagThatWouldHelp) {
 }
 
 }  // namespace
-}  // namespace headrace
+}  // namespace headrace::memory_plan_test

@@ -18,7 +18,7 @@
 #include "engine/null_engine_fixture.h"
 #include "engine/rank_meeting.h"
 
-namespace headrace {
+namespace headrace::null_device_test {
 namespace {
 
 // A form whose next token depends on all before it: of one class modulo 7, at every fifth place one
@@ -605,4 +605,4 @@ INSTANTIATE_TEST_SUITE_P(
     [](const auto& info) { return std::to_string(info.index); });
 
 }  // namespace
-}  // namespace headrace
+}  // namespace headrace::null_device_test

@@ -2,7 +2,7 @@
 
 #include <gtest/gtest.h>
 
-namespace headrace {
+namespace headrace::padding_step_test {
 namespace {
 
 TEST(PaddingStep, PromptsFillTheStepRowByRow) {
@@ -37,4 +37,4 @@ TEST(PaddingStep, PromptsAreNoMoreThanThereAreSlots) {
 }
 
 }  // namespace
-}  // namespace headrace
+}  // namespace headrace::padding_step_test

@@ -13,7 +13,7 @@
 #include "engine/slot_table.h"
 #include "engine/verification.h"
 
-namespace headrace {
+namespace headrace::penalty_counts_test {
 namespace {
 
 constexpr int32_t kVocabulary = 12;
@@ -177,4 +177,4 @@ TEST(PenaltyCounts, AreNoneWhereAnotherCounts) {
 }
 
 }  // namespace
-}  // namespace headrace
+}  // namespace headrace::penalty_counts_test

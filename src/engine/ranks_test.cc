@@ -14,7 +14,7 @@
 #include "models/decoder.h"
 #include "models/made_model_fixture.h"
 
-namespace headrace {
+namespace headrace::ranks_test {
 namespace {
 
 constexpr int32_t kContext = 96;
@@ -249,4 +249,4 @@ TEST(Ranks, SavedPagesComeBackToTheirRanks) {
 }
 
 }  // namespace
-}  // namespace headrace
+}  // namespace headrace::ranks_test

@@ -4,7 +4,7 @@
 
 #include <vector>
 
-namespace headrace {
+namespace headrace::rehearsed_sizes_test {
 namespace {
 
 class RehearsedSizesTest : public ::testing::Test {
@@ -51,4 +51,4 @@ TEST_F(RehearsedSizesTest, TheRowsThatTheLastLayerKeepsAreASizeOfTheirOwn) {
 }
 
 }  // namespace
-}  // namespace headrace
+}  // namespace headrace::rehearsed_sizes_test

@@ -7,7 +7,7 @@
 
 #include "models/null_model.h"
 
-namespace headrace {
+namespace headrace::runner_shape_test {
 namespace {
 
 class RunnerShapeTest : public ::testing::TestWithParam<int32_t> {  // the window of most layers
@@ -104,4 +104,4 @@ TEST_P(RunnerShapeTest, ARunnerAllocatesWhatWasCounted) {
 INSTANTIATE_TEST_SUITE_P(Windows, RunnerShapeTest, ::testing::Values(0, 64));
 
 }  // namespace
-}  // namespace headrace
+}  // namespace headrace::runner_shape_test

@@ -11,7 +11,7 @@
 #include "base/rng.h"
 #include "ops/op_fixture.h"
 
-namespace headrace {
+namespace headrace::sampler_test {
 namespace {
 
 constexpr int32_t kWindowVocabulary = 24;
@@ -137,4 +137,4 @@ TEST(Sampler, WithoutAWindowPresenceIsOfTheAnswerAlone) {
 }
 
 }  // namespace
-}  // namespace headrace
+}  // namespace headrace::sampler_test

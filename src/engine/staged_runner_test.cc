@@ -14,7 +14,7 @@
 #include "models/decoder.h"
 #include "models/made_model_fixture.h"
 
-namespace headrace {
+namespace headrace::staged_runner_test {
 namespace {
 
 constexpr int32_t kContext = 96, kLayers = 5;
@@ -206,4 +206,4 @@ TEST(Stages, CancelledRequestsLeaveTheirPages) {
 }
 
 }  // namespace
-}  // namespace headrace
+}  // namespace headrace::staged_runner_test

@@ -5,7 +5,7 @@
 #include <atomic>
 #include <set>
 
-namespace headrace {
+namespace headrace::step_graphs_test {
 namespace {
 
 class NoGraph final : public Graph {};
@@ -121,4 +121,4 @@ TEST(StepGraphs, ReplaysReadMemoryAnew) {
 }
 
 }  // namespace
-}  // namespace headrace
+}  // namespace headrace::step_graphs_test

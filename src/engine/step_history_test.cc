@@ -2,7 +2,7 @@
 
 #include <gtest/gtest.h>
 
-namespace headrace {
+namespace headrace::step_history_test {
 namespace {
 
 StepPlan plan_of(std::vector<Work> work) {
@@ -44,4 +44,4 @@ TEST(StepHistory, TheLastAreKept) {
 }
 
 }  // namespace
-}  // namespace headrace
+}  // namespace headrace::step_history_test

@@ -19,7 +19,7 @@
 #include "ops/attention/kv_view.h"
 #include "tensor/device.h"
 
-namespace headrace {
+namespace headrace::verification_test {
 namespace {
 
 class VerificationTest : public ::testing::Test {
@@ -299,4 +299,4 @@ TEST_F(VerificationOfTreesInPages, AnAcceptedTokenIsMovedAsItIsKept) {
 }
 
 }  // namespace
-}  // namespace headrace
+}  // namespace headrace::verification_test

@@ -6,7 +6,7 @@
 
 #include "base/rng.h"
 
-namespace headrace {
+namespace headrace::byte_ranges_test {
 namespace {
 
 TEST(ByteRanges, AreJoinedAndHaveGaps) {
@@ -60,4 +60,4 @@ TEST(ByteRanges, SayWhatAddedAndRemovedBytesSay) {
 }
 
 }  // namespace
-}  // namespace headrace
+}  // namespace headrace::byte_ranges_test

@@ -2,7 +2,7 @@
 
 #include <gtest/gtest.h>
 
-namespace headrace {
+namespace headrace::file_choice_test {
 namespace {
 
 constexpr int64_t kGigabyte = 1'000'000'000;
@@ -76,4 +76,4 @@ TEST(FileChoice, SafetensorsWithWhatBelongsToThem) {
 }
 
 }  // namespace
-}  // namespace headrace
+}  // namespace headrace::file_choice_test

@@ -2,7 +2,7 @@
 
 #include <gtest/gtest.h>
 
-namespace headrace {
+namespace headrace::hub_answer_test {
 namespace {
 
 TEST(HubAnswers, HeadersOfTheLastAnswerAndOfAll) {
@@ -57,4 +57,4 @@ TEST(HubAnswers, ATokenBelongsToAnOrigin) {
 }
 
 }  // namespace
-}  // namespace headrace
+}  // namespace headrace::hub_answer_test

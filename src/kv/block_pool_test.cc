@@ -4,7 +4,7 @@
 
 #include "base/rng.h"
 
-namespace headrace {
+namespace headrace::block_pool_test {
 namespace {
 
 TEST(BlockPool, SaysNotNowWhenEmpty) {
@@ -116,4 +116,4 @@ TEST(BlockPool, HoldsItsInvariantsUnderRandomUse) {
 }
 
 }  // namespace
-}  // namespace headrace
+}  // namespace headrace::block_pool_test

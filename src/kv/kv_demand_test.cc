@@ -6,7 +6,7 @@
 
 #include "kv/sequence_blocks.h"
 
-namespace headrace {
+namespace headrace::kv_demand_test {
 namespace {
 
 TEST(KvDemand, CountsWholePagesOfEveryGroup) {
@@ -49,4 +49,4 @@ TEST(KvDemand, BoundsWhatASlidingGroupHolds) {
 }
 
 }  // namespace
-}  // namespace headrace
+}  // namespace headrace::kv_demand_test

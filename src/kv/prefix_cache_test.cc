@@ -14,7 +14,7 @@
 #include "kv/prefix_pins.h"
 #include "kv/sequence_blocks.h"
 
-namespace headrace {
+namespace headrace::prefix_cache_test {
 namespace {
 
 const std::vector<KvGroupSpec> kFull = {{.block_tokens = 4}};
@@ -585,4 +585,4 @@ TEST(PrefixCache, CostOfLookingUp) {
 }
 
 }  // namespace
-}  // namespace headrace
+}  // namespace headrace::prefix_cache_test

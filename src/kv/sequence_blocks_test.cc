@@ -4,7 +4,7 @@
 
 #include "kv/kv_demand.h"
 
-namespace headrace {
+namespace headrace::sequence_blocks_test {
 namespace {
 
 const std::vector<KvGroupSpec> kFullGroup = {{.block_tokens = 4}};
@@ -130,7 +130,9 @@ TEST(SequenceBlocks, WhatIsCoveredNeedsNothing) {
         EXPECT_EQ(blocks.pages_needed(pool, first, 1, 0), 0) << first;
       }
       blocks.trim(pool, first, Ticket(0));
-      if (covered) EXPECT_EQ(blocks.pages_held(), held) << first;
+      if (covered) {
+        EXPECT_EQ(blocks.pages_held(), held) << first;
+      }
       grow(blocks, pool, first, 1);
       if (first % 25 != 24) continue;
       SequenceBlocks child = blocks.fork(pool, first + 1);
@@ -142,4 +144,4 @@ TEST(SequenceBlocks, WhatIsCoveredNeedsNothing) {
 }
 
 }  // namespace
-}  // namespace headrace
+}  // namespace headrace::sequence_blocks_test

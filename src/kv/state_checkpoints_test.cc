@@ -4,7 +4,7 @@
 
 #include <vector>
 
-namespace headrace {
+namespace headrace::state_checkpoints_test {
 namespace {
 
 class StateCheckpointsTest : public testing::Test {
@@ -137,4 +137,4 @@ TEST_F(StateCheckpointsTest, AnswersHaveTheirShare) {
 }
 
 }  // namespace
-}  // namespace headrace
+}  // namespace headrace::state_checkpoints_test

@@ -4,7 +4,7 @@
 
 #include "models/made_model_fixture.h"
 
-namespace headrace {
+namespace headrace::decoder_test {
 namespace {
 
 // The second layer's heads are more and wider, its network is narrower and not gated, and it has
@@ -80,4 +80,4 @@ TEST(Decoder, ItsTensorsAreThoseThatItsLayersAskFor) {
 }
 
 }  // namespace
-}  // namespace headrace
+}  // namespace headrace::decoder_test

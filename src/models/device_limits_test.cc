@@ -7,7 +7,7 @@
 #include "models/model_fixture.h"
 #include "weights/dummy_weights.h"
 
-namespace headrace {
+namespace headrace::device_limits_test {
 namespace {
 
 // What an H200 says of itself: the tables of kernels are asked without one.
@@ -158,4 +158,4 @@ TEST(DeviceLimits, ACpuTakesLargeHeads) {
 }
 
 }  // namespace
-}  // namespace headrace
+}  // namespace headrace::device_limits_test

@@ -16,7 +16,7 @@
 #include "tensor/communicator.h"
 #include "tensor/workspace.h"
 
-namespace headrace {
+namespace headrace::llama_test {
 namespace {
 
 constexpr int32_t kBlockTokens = 16;
@@ -345,4 +345,4 @@ TEST(Llama, LongStepsHaveTheBitsOfShortOnes) {
 }
 
 }  // namespace
-}  // namespace headrace
+}  // namespace headrace::llama_test

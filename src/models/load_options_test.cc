@@ -10,7 +10,7 @@
 #include "models/model_fixture.h"
 #include "weights/dummy_weights.h"
 
-namespace headrace {
+namespace headrace::load_options_test {
 namespace {
 
 namespace fs = std::filesystem;
@@ -164,4 +164,4 @@ TEST_F(LoadOptions, FoundOfAnotherSizeIsPackedAgain) {
 }
 
 }  // namespace
-}  // namespace headrace
+}  // namespace headrace::load_options_test

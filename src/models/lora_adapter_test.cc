@@ -14,7 +14,7 @@
 #include "weights/safetensors.h"
 #include "weights/safetensors_source.h"
 
-namespace headrace {
+namespace headrace::lora_adapter_test {
 namespace {
 
 namespace fs = std::filesystem;
@@ -323,4 +323,4 @@ TEST_F(LoraErrors, MemoryIsAsPlanned) {
 }
 
 }  // namespace
-}  // namespace headrace
+}  // namespace headrace::lora_adapter_test

@@ -4,7 +4,7 @@
 
 #include "models/parts/part_fixture.h"
 
-namespace headrace {
+namespace headrace::residual_stream_test {
 namespace {
 
 constexpr int64_t kHidden = 16;
@@ -158,4 +158,4 @@ INSTANTIATE_TEST_SUITE_P(Scratch, ResidualStreams, testing::Bool(),
                          [](const auto& info) { return info.param ? "Shared" : "Apart"; });
 
 }  // namespace
-}  // namespace headrace
+}  // namespace headrace::residual_stream_test

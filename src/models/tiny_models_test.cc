@@ -18,7 +18,7 @@
 #include "weights/safetensors.h"
 #include "weights/safetensors_source.h"
 
-namespace headrace {
+namespace headrace::tiny_models_test {
 namespace {
 
 namespace fs = std::filesystem;
@@ -174,8 +174,8 @@ class TinyModel {
                                 const ModelLoadOptions& options,
                                 std::optional<DType> quantised = {}) {
     HR_ASSIGN_OR_RETURN(Expected expected, read_expected(name));
-    HR_ASSIGN_OR_RETURN(LoadedModel loaded,
-                        headrace::load(name, expected.served_length, device, options, quantised));
+    HR_ASSIGN_OR_RETURN(LoadedModel loaded, tiny_models_test::load(name, expected.served_length,
+                                                                   device, options, quantised));
     return TinyModel(name, device, std::move(expected), std::move(loaded));
   }
 
@@ -593,4 +593,4 @@ TEST_F(TinyModels, QuantisedToEightBitsOnLoadTheyAreAsNearAsTheirWeights) {
 }
 
 }  // namespace
-}  // namespace headrace
+}  // namespace headrace::tiny_models_test

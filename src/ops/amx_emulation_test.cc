@@ -10,7 +10,7 @@
 #include "tensor/cpu_features.h"
 #include "tensor/half.h"
 
-namespace headrace {
+namespace headrace::amx_emulation_test {
 namespace {
 
 // As ldtilecfg reads it.
@@ -139,4 +139,4 @@ TEST_F(AmxEmulation, WhatTheManualForbidsIsABug) {
 }
 
 }  // namespace
-}  // namespace headrace
+}  // namespace headrace::amx_emulation_test

@@ -27,7 +27,7 @@
 #include "ops/sampling/sample.h"
 #include "tensor/uploader.h"
 
-namespace headrace {
+namespace headrace::kernel_choice_test {
 namespace {
 
 using Lines = std::vector<std::string>;
@@ -383,4 +383,4 @@ TEST(KernelChoice, OfAnH200) {
 }
 
 }  // namespace
-}  // namespace headrace
+}  // namespace headrace::kernel_choice_test

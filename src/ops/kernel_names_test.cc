@@ -5,7 +5,7 @@
 #include <algorithm>
 #include <set>
 
-namespace headrace {
+namespace headrace::kernel_names_test {
 namespace {
 
 TEST(KernelNames, AreNamesOfOneKernelEach) {
@@ -17,4 +17,4 @@ TEST(KernelNames, AreNamesOfOneKernelEach) {
 }
 
 }  // namespace
-}  // namespace headrace
+}  // namespace headrace::kernel_names_test

@@ -20,7 +20,7 @@
 #include "ops/rows/soft_cap.h"
 #include "ops/sampling/device_sample.h"
 
-namespace headrace {
+namespace headrace::large_rows_cuda_test {
 namespace {
 
 constexpr int64_t kElements = (int64_t{1} << 31) + (int64_t{1} << 27);
@@ -325,4 +325,4 @@ TEST_F(LargeRowsCuda, Sampling) {
 }
 
 }  // namespace
-}  // namespace headrace
+}  // namespace headrace::large_rows_cuda_test

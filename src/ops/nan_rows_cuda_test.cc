@@ -16,7 +16,7 @@
 #include "ops/rows/layer_norm.h"
 #include "ops/rows/rms_norm.h"
 
-namespace headrace {
+namespace headrace::nan_rows_cuda_test {
 namespace {
 
 constexpr DType kTypes[] = {DType::kF32, DType::kF16, DType::kBF16};
@@ -119,4 +119,4 @@ TEST_F(NanRowsCuda, Activations) {
 }
 
 }  // namespace
-}  // namespace headrace
+}  // namespace headrace::nan_rows_cuda_test

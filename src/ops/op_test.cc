@@ -5,7 +5,7 @@
 #include "ops/op_fixture.h"
 #include "ops/rows/residual_add.h"
 
-namespace headrace {
+namespace headrace::op_test {
 namespace {
 
 struct TestArgs {
@@ -149,4 +149,4 @@ TEST(Op, RowOpsCostWhatTheyReadAndWrite) {
 }
 
 }  // namespace
-}  // namespace headrace
+}  // namespace headrace::op_test

@@ -16,8 +16,10 @@
 #include "ops/linear/linear.h"
 #include "ops/sampling/device_sample_fixture.h"
 
-namespace headrace {
+namespace headrace::two_threads_cuda_test {
 namespace {
+
+using namespace attention_cuda_fixture;
 
 constexpr int64_t kRowsMax = 64;
 constexpr int kRounds = 40;
@@ -290,4 +292,4 @@ TEST_F(TwoThreadsCuda, AllOfThem) {
 }
 
 }  // namespace
-}  // namespace headrace
+}  // namespace headrace::two_threads_cuda_test

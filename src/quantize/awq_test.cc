@@ -7,7 +7,7 @@
 #include "quantize/matrix_fixture.h"
 #include "quantize/quantised_matrix.h"
 
-namespace headrace {
+namespace headrace::awq_test {
 namespace {
 
 class AwqTest : public testing::Test {
@@ -76,4 +76,4 @@ TEST_F(AwqTest, CutRangesLoseLess) {
 }
 
 }  // namespace
-}  // namespace headrace
+}  // namespace headrace::awq_test

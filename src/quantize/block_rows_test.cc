@@ -6,7 +6,7 @@
 #include "quantize/quantised_matrix.h"
 #include "tensor/quantised_row.h"
 
-namespace headrace {
+namespace headrace::block_rows_test {
 namespace {
 
 struct MadeType {
@@ -93,4 +93,4 @@ TEST(BlockTypes, RowsThatAreNoBlocksOf256TakeTheNextOf32) {
 }
 
 }  // namespace
-}  // namespace headrace
+}  // namespace headrace::block_rows_test

@@ -5,7 +5,7 @@
 #include "quantize/matrix_fixture.h"
 #include "quantize/quantised_matrix.h"
 
-namespace headrace {
+namespace headrace::gptq_test {
 namespace {
 
 constexpr double kTestDamping = 0.01;
@@ -155,4 +155,4 @@ TEST_F(GptqTest, TakesInputsThatSayLittle) {
 }
 
 }  // namespace
-}  // namespace headrace
+}  // namespace headrace::gptq_test

@@ -9,7 +9,7 @@
 #include "quantize/quantised_matrix.h"
 #include "tensor/half.h"
 
-namespace headrace {
+namespace headrace::integer_matrix_test {
 namespace {
 
 TEST(IntegerMatrix, SymmetricScalesReachTheLargestMagnitude) {
@@ -96,4 +96,4 @@ TEST(QuantisedMatrix, GroupsOf32AreQ4_0) {
 }
 
 }  // namespace
-}  // namespace headrace
+}  // namespace headrace::integer_matrix_test

@@ -8,7 +8,7 @@
 #include "models/made_model_fixture.h"
 #include "quantize/input_statistics.h"
 
-namespace headrace {
+namespace headrace::layer_runner_test {
 namespace {
 
 constexpr int32_t kLength = 12, kSequences = 3;
@@ -146,4 +146,4 @@ TEST_F(LayerRunnerTest, StatisticsAreSumsOverAllRows) {
 }
 
 }  // namespace
-}  // namespace headrace
+}  // namespace headrace::layer_runner_test

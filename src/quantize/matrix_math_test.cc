@@ -4,7 +4,7 @@
 
 #include "quantize/matrix_fixture.h"
 
-namespace headrace {
+namespace headrace::matrix_math_test {
 namespace {
 
 class MatrixMathTest : public testing::Test {
@@ -87,4 +87,4 @@ TEST_F(MatrixMathTest, RefusesAMatrixThatIsNotPositiveDefinite) {
 }
 
 }  // namespace
-}  // namespace headrace
+}  // namespace headrace::matrix_math_test

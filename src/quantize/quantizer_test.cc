@@ -12,7 +12,7 @@
 #include "tensor/half.h"
 #include "weights/safetensors_writer.h"
 
-namespace headrace {
+namespace headrace::quantizer_test {
 namespace {
 
 namespace fs = std::filesystem;
@@ -229,4 +229,4 @@ TEST(MatricesToQuantise, MixturesAreRefusedByName) {
 }
 
 }  // namespace
-}  // namespace headrace
+}  // namespace headrace::quantizer_test

@@ -5,7 +5,7 @@
 #include <string>
 #include <vector>
 
-namespace headrace {
+namespace headrace::membership_test {
 namespace {
 
 HttpTarget member_target(int place) {
@@ -95,4 +95,4 @@ TEST_F(MembershipTest, WhoWasThereBeforeStays) {
 }
 
 }  // namespace
-}  // namespace headrace
+}  // namespace headrace::membership_test

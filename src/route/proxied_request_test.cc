@@ -6,7 +6,7 @@
 
 #include "route/last_event.h"
 
-namespace headrace {
+namespace headrace::proxied_request_test {
 namespace {
 
 // Tells a test of what its client is about to get.
@@ -156,4 +156,4 @@ TEST(LastEvent, IsNoneOfSeveralAnswersAndNotWhatAnswersSay) {
 }
 
 }  // namespace
-}  // namespace headrace
+}  // namespace headrace::proxied_request_test

@@ -8,7 +8,7 @@
 #include "base/clock.h"
 #include "route/worker_table.h"
 
-namespace headrace {
+namespace headrace::route_decision_test {
 namespace {
 
 constexpr int kWorkers = 4;
@@ -52,4 +52,4 @@ TEST(RouteDecision, TakesMicroseconds) {
 }
 
 }  // namespace
-}  // namespace headrace
+}  // namespace headrace::route_decision_test

@@ -19,7 +19,7 @@
 #include "route/registry_fixture.h"
 #include "server/http_message.h"
 
-namespace headrace {
+namespace headrace::route_sim_test {
 namespace {
 
 // What the client of one request has.
@@ -514,4 +514,4 @@ TEST(RouteSimulation, TheSameSeedIsTheSameRun) {
 }
 
 }  // namespace
-}  // namespace headrace
+}  // namespace headrace::route_sim_test

@@ -13,7 +13,7 @@
 #include "route/worker_table.h"
 #include "route/worker_watch.h"
 
-namespace headrace {
+namespace headrace::route_test {
 namespace {
 
 HttpRequest post(std::string path, std::string body) {
@@ -627,4 +627,4 @@ TEST(WorkerWatch, ReadsWhatServersSayOfThemselves) {
 }
 
 }  // namespace
-}  // namespace headrace
+}  // namespace headrace::route_test

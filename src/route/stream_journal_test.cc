@@ -4,7 +4,7 @@
 
 #include "route/json_members.h"
 
-namespace headrace {
+namespace headrace::stream_journal_test {
 namespace {
 
 constexpr std::string_view kHead = ": journal {\"head\": {\"id\": \"x\", \"seeds\": [1, 2]}}\n\n";
@@ -250,4 +250,4 @@ TEST(JsonMembers, WhatIsNoObjectHasNone) {
 }
 
 }  // namespace
-}  // namespace headrace
+}  // namespace headrace::stream_journal_test

@@ -4,7 +4,7 @@
 
 #include <memory>
 
-namespace headrace {
+namespace headrace::admission_test {
 namespace {
 
 // min(max(1, 0.1 * running), cooldown) finishes.
@@ -69,4 +69,4 @@ TEST(AdmissionControl, CountsPromisedPagesAndAMarginAfterPreemptions) {
 }
 
 }  // namespace
-}  // namespace headrace
+}  // namespace headrace::admission_test

@@ -8,7 +8,7 @@
 #include "sched/queue_policy.h"
 #include "sim/trace_replay.h"
 
-namespace headrace {
+namespace headrace::background_test {
 namespace {
 
 constexpr double kStepSeconds = 0.006;
@@ -203,4 +203,4 @@ TEST(Background, GoesOnUnderAnyBoundOfStepsBetweenLiveRequests) {
 }
 
 }  // namespace
-}  // namespace headrace
+}  // namespace headrace::background_test

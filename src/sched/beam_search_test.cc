@@ -4,7 +4,7 @@
 
 #include <cmath>
 
-namespace headrace {
+namespace headrace::beam_search_test {
 namespace {
 
 constexpr TokenId kEnd = 9;
@@ -124,4 +124,4 @@ TEST(BeamSearch, ToldAreTheLogprobsThatWereAskedFor) {
 }
 
 }  // namespace
-}  // namespace headrace
+}  // namespace headrace::beam_search_test

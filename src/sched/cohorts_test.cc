@@ -10,7 +10,7 @@
 #include "sched/scheduler.h"
 #include "sim/oracle_device.h"
 
-namespace headrace {
+namespace headrace::cohorts_test {
 namespace {
 
 constexpr int32_t kStages = 3;
@@ -121,4 +121,4 @@ TEST_F(CohortsTest, ChunksOfAPromptFillThePipeline) {
 }
 
 }  // namespace
-}  // namespace headrace
+}  // namespace headrace::cohorts_test

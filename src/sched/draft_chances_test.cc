@@ -5,7 +5,7 @@
 
 #include "base/rng.h"
 
-namespace headrace {
+namespace headrace::draft_chances_test {
 namespace {
 
 // First tokens are right with 0.6, second ones with half of what is left, third ones never; behind
@@ -46,7 +46,9 @@ TEST(DraftChances, ATreeHasTheLikeliestTokens) {
   for (int32_t i = 0; i < grown.ranks.size(); ++i) {
     const auto at = static_cast<size_t>(i);
     EXPECT_GT(grown.chances[at], 0);
-    if (i > 0) EXPECT_LE(grown.chances[at], grown.chances[at - 1]);
+    if (i > 0) {
+      EXPECT_LE(grown.chances[at], grown.chances[at - 1]);
+    }
     const auto here = chances.at(grown.ranks.depth(i), 0)[static_cast<size_t>(grown.ranks.rank(i))];
     const int32_t parent = grown.ranks.parent(i);
     EXPECT_EQ(grown.chances[at],
@@ -97,4 +99,4 @@ TEST(DraftChances, ATreeIsAPartOfTheOneThatIsGiven) {
 }
 
 }  // namespace
-}  // namespace headrace
+}  // namespace headrace::draft_chances_test

@@ -8,7 +8,7 @@
 #include "base/rng.h"
 #include "sim/trace_replay.h"
 
-namespace headrace {
+namespace headrace::headroom_test {
 namespace {
 
 enum class Ends : uint8_t { kAtLimit, kEarlier };  // whether clients know how long answers get
@@ -115,4 +115,4 @@ TEST(Headroom, KnownLengthsNeedNextToNoPreemption) {
 }
 
 }  // namespace
-}  // namespace headrace
+}  // namespace headrace::headroom_test

@@ -6,7 +6,7 @@
 
 #include "sim/trace.h"
 
-namespace headrace {
+namespace headrace::length_predictor_test {
 namespace {
 
 struct Learned {
@@ -78,4 +78,4 @@ TEST(LengthPredictor, IsNotSureOfWhatNothingTells) {
 }
 
 }  // namespace
-}  // namespace headrace
+}  // namespace headrace::length_predictor_test

@@ -14,7 +14,7 @@
 #include "sim/trace.h"
 #include "sim/trace_replay.h"
 
-namespace headrace {
+namespace headrace::memory_rows_test {
 namespace {
 
 constexpr int32_t kBlockTokens = 16, kVocab = 32000;
@@ -323,4 +323,4 @@ TEST(MemoryRows, SwapBesideRecomputation) {
 }
 
 }  // namespace
-}  // namespace headrace
+}  // namespace headrace::memory_rows_test

@@ -4,7 +4,7 @@
 
 #include <memory>
 
-namespace headrace {
+namespace headrace::mlfq_policy_test {
 namespace {
 
 constexpr StepCost kCost = {.base = 0.004, .per_prompt_token = 20e-6};
@@ -140,4 +140,4 @@ TEST(MlfqPolicy, AQuantumThatIsGivenIsTaken) {
 }
 
 }  // namespace
-}  // namespace headrace
+}  // namespace headrace::mlfq_policy_test

@@ -11,7 +11,7 @@
 #include "base/rng.h"
 #include "sched/scheduler.h"
 
-namespace headrace {
+namespace headrace::model_drafts_test {
 namespace {
 
 TEST(DraftCost, PassesAndRowsAreToldApart) {
@@ -206,4 +206,4 @@ TEST(ModelDrafts, WhereRowsCostTheirShareNobodyDrafts) {
 }
 
 }  // namespace
-}  // namespace headrace
+}  // namespace headrace::model_drafts_test

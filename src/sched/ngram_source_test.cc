@@ -2,7 +2,7 @@
 
 #include <gtest/gtest.h>
 
-namespace headrace {
+namespace headrace::ngram_source_test {
 namespace {
 
 using Tokens = std::vector<TokenId>;
@@ -108,4 +108,4 @@ TEST(CreateDraftSource, OptionsThatCannotBeAreNamed) {
 }
 
 }  // namespace
-}  // namespace headrace
+}  // namespace headrace::ngram_source_test

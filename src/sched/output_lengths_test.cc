@@ -8,7 +8,7 @@
 
 #include "base/rng.h"
 
-namespace headrace {
+namespace headrace::output_lengths_test {
 namespace {
 
 TEST(OutputLengths, AtFirstEachOrderOfMagnitudeIsAsLikely) {
@@ -72,4 +72,4 @@ TEST(OutputLengths, TheMeanRestIsThatOfThoseThatWereLonger) {
 }
 
 }  // namespace
-}  // namespace headrace
+}  // namespace headrace::output_lengths_test

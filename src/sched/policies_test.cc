@@ -9,7 +9,7 @@
 #include "sched/queue_policy.h"
 #include "sim/trace_replay.h"
 
-namespace headrace {
+namespace headrace::policies_test {
 namespace {
 
 SchedulerOptions replay_options(const std::string& policy) {
@@ -364,4 +364,4 @@ TEST(Replay, TwoStepsInFlightDelayAFirstTokenByAStep) {
 }
 
 }  // namespace
-}  // namespace headrace
+}  // namespace headrace::policies_test

@@ -6,7 +6,7 @@
 
 #include "sim/trace_replay.h"
 
-namespace headrace {
+namespace headrace::prompt_chunks_test {
 namespace {
 
 constexpr int32_t kLongest = 32768;
@@ -84,4 +84,4 @@ TEST(PromptChunks, ThePauseOfFullStepsIsBounded) {
 }
 
 }  // namespace
-}  // namespace headrace
+}  // namespace headrace::prompt_chunks_test

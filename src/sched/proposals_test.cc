@@ -9,7 +9,7 @@
 #include "sched/draft_source.h"
 #include "sched/scheduler.h"
 
-namespace headrace {
+namespace headrace::proposals_test {
 namespace {
 
 using Tokens = std::vector<TokenId>;
@@ -164,7 +164,9 @@ TEST_F(ProposalsTest, OfATreeWhatIsLikelyEnoughForItsTime) {
     source_->parents = {-1, 0, -1, 2};
     plan_ = scheduler_->plan();
     EXPECT_EQ(work().proposed.size(), expected) << row_seconds;
-    if (expected == 2) EXPECT_EQ(work().proposed, (TokenTree{{11, 12}}));
+    if (expected == 2) {
+      EXPECT_EQ(work().proposed, (TokenTree{{11, 12}}));
+    }
   }
 }
 
@@ -489,4 +491,4 @@ TEST(ProposalsOfACrowd, WhereRowsCostTheirShareNobodyProposes) {
 }
 
 }  // namespace
-}  // namespace headrace
+}  // namespace headrace::proposals_test

@@ -2,7 +2,7 @@
 
 #include <gtest/gtest.h>
 
-namespace headrace {
+namespace headrace::queue_gauge_test {
 namespace {
 
 SchedulerOptions bounded(int32_t requests, int32_t tokens, double seconds) {
@@ -95,4 +95,4 @@ TEST(QueueGauge, BoundsSeconds) {
 }
 
 }  // namespace
-}  // namespace headrace
+}  // namespace headrace::queue_gauge_test

@@ -14,7 +14,7 @@
 #include "base/rng.h"
 #include "sim/oracle_device.h"
 
-namespace headrace {
+namespace headrace::scheduler_test {
 namespace {
 
 SchedulerOptions small_options() {
@@ -692,4 +692,4 @@ TEST(Scheduler, CostOfAStep) {
 }
 
 }  // namespace
-}  // namespace headrace
+}  // namespace headrace::scheduler_test

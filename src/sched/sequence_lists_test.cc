@@ -9,7 +9,7 @@
 #include "sched/slot_pool.h"
 #include "sched/waiting_line.h"
 
-namespace headrace {
+namespace headrace::sequence_lists_test {
 namespace {
 
 struct World {
@@ -127,4 +127,4 @@ TEST(SequenceLists, APolicyRemembersASequenceUntilItEnds) {
 }
 
 }  // namespace
-}  // namespace headrace
+}  // namespace headrace::sequence_lists_test

@@ -9,7 +9,7 @@
 #include "sched/scheduler.h"
 #include "sim/oracle_device.h"
 
-namespace headrace {
+namespace headrace::states_test {
 namespace {
 
 // Units of four tokens. Each request gets the oracle's tokens, which the rig compares.
@@ -178,4 +178,4 @@ TEST_F(StatesTest, ACheckpointThatLedToAFaultIsForgotten) {
 }
 
 }  // namespace
-}  // namespace headrace
+}  // namespace headrace::states_test

@@ -4,7 +4,7 @@
 
 #include "base/rng.h"
 
-namespace headrace {
+namespace headrace::step_cost_test {
 namespace {
 
 constexpr StepCost kTruth{.base = 4.5e-3,
@@ -146,4 +146,4 @@ TEST(StepOverrun, FollowsWhatAllButAShareStayBelow) {
 }
 
 }  // namespace
-}  // namespace headrace
+}  // namespace headrace::step_cost_test

@@ -4,7 +4,7 @@
 #include "engine/adapter_bank.h"
 #include "server/server_fixture.h"
 
-namespace headrace {
+namespace headrace::adapters_test {
 namespace {
 
 struct MadeAdapter final : Adapter {
@@ -124,4 +124,4 @@ TEST(ServerAdapters, ANameMeansOneThing) {
 }
 
 }  // namespace
-}  // namespace headrace
+}  // namespace headrace::adapters_test

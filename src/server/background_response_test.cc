@@ -11,7 +11,7 @@
 #include "server/event_log.h"
 #include "server/server_fixture.h"
 
-namespace headrace {
+namespace headrace::background_response_test {
 namespace {
 
 constexpr std::string_view kResponses = "/v1/responses";
@@ -307,4 +307,4 @@ TEST(EventLog, IsBounded) {
 }
 
 }  // namespace
-}  // namespace headrace
+}  // namespace headrace::background_response_test

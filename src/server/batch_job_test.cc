@@ -18,7 +18,7 @@
 #include "server/memory_fixture.h"
 #include "server/model_fixture.h"
 
-namespace headrace {
+namespace headrace::batch_job_test {
 namespace {
 
 namespace fs = std::filesystem;
@@ -294,4 +294,4 @@ TEST_F(BatchJobTest, OneWriterAtATime) {
 }
 
 }  // namespace
-}  // namespace headrace
+}  // namespace headrace::batch_job_test

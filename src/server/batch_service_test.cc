@@ -13,7 +13,7 @@
 #include "server/server_fixture.h"
 #include "server/server_state.h"
 
-namespace headrace {
+namespace headrace::batch_service_test {
 namespace {
 
 namespace fs = std::filesystem;
@@ -388,4 +388,4 @@ TEST(Uploads, LargeBodiesNeedARouteAKeyAndAFolder) {
 }
 
 }  // namespace
-}  // namespace headrace
+}  // namespace headrace::batch_service_test

@@ -5,7 +5,7 @@
 
 #include "server/server_fixture.h"
 
-namespace headrace {
+namespace headrace::cache_pins_test {
 namespace {
 
 std::vector<TokenId> prompt_of(TokenId first, size_t tokens) {
@@ -155,4 +155,4 @@ TEST(FlushCache, WaitsForRequestsAndSparesPins) {
 }
 
 }  // namespace
-}  // namespace headrace
+}  // namespace headrace::cache_pins_test

@@ -18,7 +18,7 @@
 #include "engine/oracle_runner_fixture.h"
 #include "server/server_fixture.h"
 
-namespace headrace {
+namespace headrace::cache_tenants_test {
 namespace {
 
 constexpr OracleModel kModel{.vocab_size = 1000, .end_id = 0, .end_probability = 0.02};
@@ -207,4 +207,4 @@ TEST(CacheTenants, RequestsWithoutKeysShare) {
 }
 
 }  // namespace
-}  // namespace headrace
+}  // namespace headrace::cache_tenants_test

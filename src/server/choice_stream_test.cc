@@ -5,7 +5,7 @@
 
 #include "server/model_fixture.h"
 
-namespace headrace {
+namespace headrace::choice_stream_test {
 namespace {
 
 struct Fixture {
@@ -129,4 +129,4 @@ TEST(ChoiceStream, ControlTokensThatAreKeptReachTheParser) {
 }
 
 }  // namespace
-}  // namespace headrace
+}  // namespace headrace::choice_stream_test

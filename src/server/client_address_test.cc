@@ -5,7 +5,7 @@
 
 #include "server/server_fixture.h"
 
-namespace headrace {
+namespace headrace::client_address_test {
 namespace {
 
 IpAddress ip(std::string_view text) { return boost::asio::ip::make_address(std::string(text)); }
@@ -92,4 +92,4 @@ TEST(ClientAddress, ClientsBehindAProxyHaveABoundEach) {
 }
 
 }  // namespace
-}  // namespace headrace
+}  // namespace headrace::client_address_test

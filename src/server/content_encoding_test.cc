@@ -10,7 +10,7 @@
 
 #include "server/server_fixture.h"
 
-namespace headrace {
+namespace headrace::content_encoding_test {
 namespace {
 
 std::string unpacked(const std::string& body) {
@@ -115,4 +115,4 @@ TEST(ContentEncoding, WhatGetsNoSmallerStaysAsItIs) {
 }
 
 }  // namespace
-}  // namespace headrace
+}  // namespace headrace::content_encoding_test

@@ -6,7 +6,7 @@
 
 #include "server/server_fixture.h"
 
-namespace headrace {
+namespace headrace::dead_end_test {
 namespace {
 
 constexpr std::string_view kHelloWorld = "hello world";  // what every request is answered with
@@ -131,4 +131,4 @@ TEST(DeadEnd, OllamaAndTheNativeRoutesOfOthers) {
 }
 
 }  // namespace
-}  // namespace headrace
+}  // namespace headrace::dead_end_test

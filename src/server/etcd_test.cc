@@ -4,7 +4,7 @@
 #include "server/lease_keeper.h"
 #include "text/base64.h"
 
-namespace headrace {
+namespace headrace::etcd_test {
 namespace {
 
 TEST(Etcd, AddressesAndBodiesAreWhatItsGatewayTakes) {
@@ -86,4 +86,4 @@ TEST(LeaseKeeper, EntersAgainWhenTheLeaseIsGone) {
 }
 
 }  // namespace
-}  // namespace headrace
+}  // namespace headrace::etcd_test

@@ -10,7 +10,7 @@
 #include "server/answer_format.h"
 #include "server/sse.h"
 
-namespace headrace {
+namespace headrace::event_frame_test {
 namespace {
 
 const std::vector<std::string> kTexts = {"",
@@ -88,4 +88,4 @@ TEST(EventFrame, WhatIsNoPlainTextIsNotFramed) {
 }
 
 }  // namespace
-}  // namespace headrace
+}  // namespace headrace::event_frame_test

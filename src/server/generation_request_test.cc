@@ -17,7 +17,7 @@
 #include "server/thought_fields.h"
 #include "server/unsupported_fields.h"
 
-namespace headrace {
+namespace headrace::generation_request_test {
 namespace {
 
 const Accepted& generation_rows() {
@@ -669,4 +669,4 @@ TEST(GenerationRequest, ErrorsSayWhatWasExpectedAndWhatCame) {
 }
 
 }  // namespace
-}  // namespace headrace
+}  // namespace headrace::generation_request_test

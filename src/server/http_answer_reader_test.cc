@@ -4,7 +4,7 @@
 
 #include <vector>
 
-namespace headrace {
+namespace headrace::http_answer_reader_test {
 namespace {
 
 struct Answer {
@@ -79,4 +79,4 @@ TEST(HttpAnswerReader, WhatIsNoAnswerIsRefused) {
 }
 
 }  // namespace
-}  // namespace headrace
+}  // namespace headrace::http_answer_reader_test

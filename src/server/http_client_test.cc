@@ -11,7 +11,7 @@
 
 #include <fmt/format.h>
 
-namespace headrace {
+namespace headrace::http_client_test {
 namespace {
 
 // Takes one connection, reads a request and writes an answer.
@@ -148,4 +148,4 @@ TEST(HttpClient, SaysWhereNobodyAnswers) {
 }
 
 }  // namespace
-}  // namespace headrace
+}  // namespace headrace::http_client_test

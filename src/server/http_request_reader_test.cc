@@ -6,7 +6,7 @@
 
 #include <string>
 
-namespace headrace {
+namespace headrace::http_request_reader_test {
 namespace {
 
 struct Outcome {
@@ -161,4 +161,4 @@ TEST(HttpRequestReader, LimitsHoldWhileReading) {
 }
 
 }  // namespace
-}  // namespace headrace
+}  // namespace headrace::http_request_reader_test

@@ -11,7 +11,7 @@
 #include <functional>
 #include <string>
 
-namespace headrace {
+namespace headrace::inherited_socket_test {
 namespace {
 
 // What a process gets that was handed `descriptor` so; its exit code is what `judge` says.
@@ -98,4 +98,4 @@ TEST(HeldSocket, NobodyElseGetsItsPort) {
 }
 
 }  // namespace
-}  // namespace headrace
+}  // namespace headrace::inherited_socket_test

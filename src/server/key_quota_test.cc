@@ -13,7 +13,7 @@
 #include "base/rng.h"
 #include "server/server_fixture.h"
 
-namespace headrace {
+namespace headrace::key_quota_test {
 namespace {
 
 constexpr int64_t kSecond = 1'000'000'000;
@@ -334,4 +334,4 @@ TEST(Quotas, PlacesComeFreeWhateverEndsTheRequest) {
 }
 
 }  // namespace
-}  // namespace headrace
+}  // namespace headrace::key_quota_test

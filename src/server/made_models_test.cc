@@ -5,7 +5,7 @@
 
 #include "server/server_fixture.h"
 
-namespace headrace {
+namespace headrace::made_models_test {
 namespace {
 
 std::string parsed_modelfile(std::string_view text) {
@@ -186,7 +186,9 @@ TEST(ServerOllamaModels, AnswerOnEveryRouteOfTexts) {
     EXPECT_EQ(prompt.find("You are Mario.") != prompt.npos, has_system) << path << prompt;
     EXPECT_EQ(request.sampling.temperature, 0.25f) << path;
     const Json answer = response.json();
-    if (const Json* shown = answer.find("model")) EXPECT_EQ(*shown, Json("mario")) << path;
+    if (const Json* shown = answer.find("model")) {
+      EXPECT_EQ(*shown, Json("mario")) << path;
+    }
   }
   const int64_t alone =
       at(f.post("/v1/messages/count_tokens", R"({"model":"tiny",)" + turns + "}").json(),
@@ -202,4 +204,4 @@ TEST(ServerOllamaModels, AnswerOnEveryRouteOfTexts) {
 }
 
 }  // namespace
-}  // namespace headrace
+}  // namespace headrace::made_models_test

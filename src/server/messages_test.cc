@@ -7,7 +7,7 @@
 #include "server/parameter_table_fixture.h"
 #include "server/server_fixture.h"
 
-namespace headrace {
+namespace headrace::messages_test {
 namespace {
 
 using Kind = OutputEvent::Kind;
@@ -423,4 +423,4 @@ TEST(Messages, ErrorsAreInTheApisShape) {
 }
 
 }  // namespace
-}  // namespace headrace
+}  // namespace headrace::messages_test

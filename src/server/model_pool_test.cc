@@ -10,7 +10,7 @@
 #include "server/pool_fixture.h"
 #include "server/server_fixture.h"
 
-namespace headrace {
+namespace headrace::model_pool_test {
 namespace {
 
 // A pool of models "a", "b", ... with a clock that stands still unless a test moves it.
@@ -309,4 +309,4 @@ TEST(ModelPool, ManyThreadsSwitchModels) {
 }
 
 }  // namespace
-}  // namespace headrace
+}  // namespace headrace::model_pool_test

@@ -6,7 +6,7 @@
 
 #include "server/query.h"
 
-namespace headrace {
+namespace headrace::multipart_test {
 namespace {
 
 constexpr std::string_view kType = "multipart/form-data; boundary=b1";
@@ -72,4 +72,4 @@ TEST(Query, ValuesAreDecoded) {
 }
 
 }  // namespace
-}  // namespace headrace
+}  // namespace headrace::multipart_test

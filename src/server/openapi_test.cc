@@ -12,7 +12,7 @@
 #include "server/not_served.h"
 #include "server/server_fixture.h"
 
-namespace headrace {
+namespace headrace::openapi_test {
 namespace {
 
 std::string lower_method(const Route& route) {
@@ -236,4 +236,4 @@ TEST(OpenApi, ThePageNeedsNothingElse) {
 }
 
 }  // namespace
-}  // namespace headrace
+}  // namespace headrace::openapi_test

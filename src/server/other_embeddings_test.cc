@@ -5,7 +5,7 @@
 
 #include "server/encoder_fixture.h"
 
-namespace headrace {
+namespace headrace::other_embeddings_test {
 namespace {
 
 // llama.cpp's own routes: the text under either name, and a list in each answer.
@@ -51,4 +51,4 @@ TEST(ServerEmbeddings, OllamaGivesNoVectorsOfNoTexts) {
 }
 
 }  // namespace
-}  // namespace headrace
+}  // namespace headrace::other_embeddings_test

@@ -9,7 +9,7 @@
 #include "server/page_files.h"
 #include "server/server_fixture.h"
 
-namespace headrace {
+namespace headrace::page_test {
 namespace {
 
 constexpr std::string_view kBrowser =
@@ -117,4 +117,4 @@ TEST(Page, CanBeSwitchedOff) {
 }
 
 }  // namespace
-}  // namespace headrace
+}  // namespace headrace::page_test

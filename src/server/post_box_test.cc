@@ -12,7 +12,7 @@
 
 #include "base/bounded_queue.h"
 
-namespace headrace {
+namespace headrace::post_box_test {
 namespace {
 
 TEST(PostBox, ABunchOfTasksIsOneWakeUp) {
@@ -105,4 +105,4 @@ TEST(PostBox, WithoutOthersTasksRunWhereTheyArePut) {
 }
 
 }  // namespace
-}  // namespace headrace
+}  // namespace headrace::post_box_test

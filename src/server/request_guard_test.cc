@@ -7,7 +7,7 @@
 #include "server/router.h"
 #include "server/server_fixture.h"
 
-namespace headrace {
+namespace headrace::request_guard_test {
 namespace {
 
 int status_of(const RequestGuard& guard, std::string method, std::vector<HttpHeader> headers,
@@ -176,4 +176,4 @@ TEST(RequestGuard, AReboundNameReadsNothing) {
 }
 
 }  // namespace
-}  // namespace headrace
+}  // namespace headrace::request_guard_test

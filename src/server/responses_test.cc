@@ -9,7 +9,7 @@
 #include "server/response_store.h"
 #include "server/server_fixture.h"
 
-namespace headrace {
+namespace headrace::responses_test {
 namespace {
 
 using Event = OutputEvent::Kind;
@@ -381,4 +381,4 @@ TEST(ResponseItems, WhatMeansNothingHereIsNotKept) {
 }
 
 }  // namespace
-}  // namespace headrace
+}  // namespace headrace::responses_test

@@ -7,7 +7,7 @@
 
 #include "server/model_fixture.h"
 
-namespace headrace {
+namespace headrace::score_request_test {
 namespace {
 
 std::vector<TokenId> prompt_of(const TestModel& text, const ScoreRequest& request,
@@ -61,4 +61,4 @@ TEST(ScoreRequest, APairOfADecoderLosesTheEndOfItsDocument) {
 }
 
 }  // namespace
-}  // namespace headrace
+}  // namespace headrace::score_request_test

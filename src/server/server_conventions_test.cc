@@ -10,7 +10,7 @@
 #include "base/log.h"
 #include "server/server_fixture.h"
 
-namespace headrace {
+namespace headrace::server_conventions_test {
 namespace {
 
 using Fixture = ServerFixture;
@@ -386,4 +386,4 @@ TEST(ServerConventions, ARefusalInTheQueueIsAStatusOfAStreamToo) {
 }
 
 }  // namespace
-}  // namespace headrace
+}  // namespace headrace::server_conventions_test

@@ -19,7 +19,7 @@
 #include "server/memory_fixture.h"
 #include "server/server_fixture.h"
 
-namespace headrace {
+namespace headrace::server_edge_test {
 namespace {
 
 namespace fs = std::filesystem;
@@ -422,4 +422,4 @@ TEST(Edge, AnswersOfAllRequestsAreBounded) {
 }
 
 }  // namespace
-}  // namespace headrace
+}  // namespace headrace::server_edge_test

@@ -20,7 +20,7 @@
 #include "server/server_fixture.h"
 #include "text/base64.h"
 
-namespace headrace {
+namespace headrace::server_embeddings_test {
 namespace {
 
 // Heads whose logits are the first of what FakeEmbeddingRunner tells: a text's length and its ids.
@@ -174,7 +174,9 @@ TEST(EmbeddingFields, HostileValues) {
     Json body = base;
     const Status status = parse(body.set("input", value));
     EXPECT_EQ(status.ok(), kAnyText.contains(name) || name == "array") << name;
-    if (!status.ok()) EXPECT_EQ(status.field(), "input") << name;
+    if (!status.ok()) {
+      EXPECT_EQ(status.field(), "input") << name;
+    }
   }
 }
 
@@ -486,10 +488,14 @@ TEST(ScoreFields, HostileValues) {
   for (const auto& [name, value] : hostile_values()) {
     const Status query = parse_rerank(Json(rerank).set("query", value));
     EXPECT_EQ(query.ok(), kAnyText.contains(name)) << name;
-    if (!query.ok()) EXPECT_EQ(query.field(), "query") << name;
+    if (!query.ok()) {
+      EXPECT_EQ(query.field(), "query") << name;
+    }
     const Status documents = parse_rerank(Json(rerank).set("documents", value));
     EXPECT_EQ(documents.ok(), kAnyText.contains(name)) << name;
-    if (!documents.ok()) EXPECT_EQ(documents.field(), "documents") << name;
+    if (!documents.ok()) {
+      EXPECT_EQ(documents.field(), "documents") << name;
+    }
   }
 }
 
@@ -657,4 +663,4 @@ TEST(ServerEmbeddings, ADrainFinishesAndACutSaysSo) {
 }
 
 }  // namespace
-}  // namespace headrace
+}  // namespace headrace::server_embeddings_test

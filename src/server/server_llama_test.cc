@@ -10,7 +10,7 @@
 #include "server/server_fixture.h"
 #include "text/vocab_fixture.h"
 
-namespace headrace {
+namespace headrace::server_llama_test {
 namespace {
 
 constexpr std::string_view kCompletion = "/completion";
@@ -165,4 +165,4 @@ TEST(ServerLlama, AnswersSayHowTheyEnded) {
 }
 
 }  // namespace
-}  // namespace headrace
+}  // namespace headrace::server_llama_test

@@ -13,7 +13,7 @@
 #include "server/progress_time.h"
 #include "server/server_fixture.h"
 
-namespace headrace {
+namespace headrace::server_load_test {
 namespace {
 
 using namespace std::chrono_literals;
@@ -489,4 +489,4 @@ TEST(ServerLoad, StopsWithAnswersUnderWay) {
 }
 
 }  // namespace
-}  // namespace headrace
+}  // namespace headrace::server_load_test

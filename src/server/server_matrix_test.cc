@@ -14,7 +14,7 @@
 #include "server/router.h"
 #include "server/server_fixture.h"
 
-namespace headrace {
+namespace headrace::server_matrix_test {
 namespace {
 
 using Fixture = ServerFixture;
@@ -352,4 +352,4 @@ TEST(Matrix, EveryFieldOfVllmWorksOrIsRefusedByItsName) {
 }
 
 }  // namespace
-}  // namespace headrace
+}  // namespace headrace::server_matrix_test

@@ -8,7 +8,7 @@
 #include "server/pool_fixture.h"
 #include "server/server_fixture.h"
 
-namespace headrace {
+namespace headrace::server_models_test {
 namespace {
 
 struct ModelsServer {
@@ -273,4 +273,4 @@ TEST(ServerModels, MetricsAreOfEachModel) {
 }
 
 }  // namespace
-}  // namespace headrace
+}  // namespace headrace::server_models_test

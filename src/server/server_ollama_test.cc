@@ -8,7 +8,7 @@
 
 #include "server/server_fixture.h"
 
-namespace headrace {
+namespace headrace::server_ollama_test {
 namespace {
 
 constexpr std::string_view kOllamaChat = "/api/chat";
@@ -374,4 +374,4 @@ TEST(ServerOllama, WhatIsServedIsShown) {
 }
 
 }  // namespace
-}  // namespace headrace
+}  // namespace headrace::server_ollama_test

@@ -13,7 +13,7 @@
 #include "server/router.h"
 #include "server/server_fixture.h"
 
-namespace headrace {
+namespace headrace::server_test {
 namespace {
 
 using namespace std::chrono_literals;
@@ -633,4 +633,4 @@ TEST(Server, MetricsUnderTheNamesOfVllm) {
 }
 
 }  // namespace
-}  // namespace headrace
+}  // namespace headrace::server_test

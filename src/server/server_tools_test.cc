@@ -7,7 +7,7 @@
 
 #include "server/server_fixture.h"
 
-namespace headrace {
+namespace headrace::server_tools_test {
 namespace {
 
 constexpr std::string_view kCall =
@@ -327,4 +327,4 @@ TEST(ServerTools, AModelWhoseCallsAreNotReadRefuses) {
 }
 
 }  // namespace
-}  // namespace headrace
+}  // namespace headrace::server_tools_test

@@ -5,7 +5,7 @@
 #include "base/log_tail.h"
 #include "server/server_fixture.h"
 
-namespace headrace {
+namespace headrace::server_watch_test {
 namespace {
 
 const Json::Array& data_of(const Json& json) { return at(json, "data").as_array(); }
@@ -102,4 +102,4 @@ TEST(Watch, RequestsUnderWayAreCountedByKey) {
 }
 
 }  // namespace
-}  // namespace headrace
+}  // namespace headrace::server_watch_test

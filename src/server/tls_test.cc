@@ -25,7 +25,7 @@
 
 #include "server/server_fixture.h"
 
-namespace headrace {
+namespace headrace::tls_test {
 namespace {
 
 using namespace std::chrono_literals;
@@ -339,4 +339,4 @@ TEST(TlsContext, FilesThatCannotBeUsedAreNamed) {
 }
 
 }  // namespace
-}  // namespace headrace
+}  // namespace headrace::tls_test

@@ -7,7 +7,7 @@
 #include "server/trace_context.h"
 #include "server/trace_exporter.h"
 
-namespace headrace {
+namespace headrace::trace_test {
 namespace {
 
 const std::string kTrace = "0af7651916cd43dd8448eb211c80319c";
@@ -95,4 +95,4 @@ TEST(TraceExporter, MessageHasTheFormOfOtlp) {
 }
 
 }  // namespace
-}  // namespace headrace
+}  // namespace headrace::trace_test

@@ -16,7 +16,7 @@
 
 #include "server/server_fixture.h"
 
-namespace headrace {
+namespace headrace::unix_socket_test {
 namespace {
 
 struct UnixSocketTest : testing::Test {
@@ -155,4 +155,4 @@ TEST_F(UnixSocketTest, PathsThatAreNoneAreRefused) {
 }
 
 }  // namespace
-}  // namespace headrace
+}  // namespace headrace::unix_socket_test

@@ -8,7 +8,7 @@
 #include <string>
 #include <vector>
 
-namespace headrace {
+namespace headrace::upload_store_test {
 namespace {
 
 namespace fs = std::filesystem;
@@ -111,4 +111,4 @@ TEST_F(UploadStoreTest, ARestartForgetsThem) {
 }
 
 }  // namespace
-}  // namespace headrace
+}  // namespace headrace::upload_store_test

@@ -12,7 +12,7 @@
 #include <cstdio>
 #include <cstdlib>
 
-namespace headrace {
+namespace headrace::scheduler_sim_test {
 namespace {
 
 int64_t setting(const char* name, int64_t fallback) {
@@ -357,4 +357,4 @@ TEST(SchedulerSimulation, WhatWasFoundStaysMended) {
 }
 
 }  // namespace
-}  // namespace headrace
+}  // namespace headrace::scheduler_sim_test

@@ -7,7 +7,7 @@
 
 #include "base/rng.h"
 
-namespace headrace {
+namespace headrace::trace_file_test {
 namespace {
 
 std::vector<TraceRequest> parsed(std::string_view text) {
@@ -224,4 +224,4 @@ TEST_F(TraceOfAFile, ANameThatIsNeitherKindNorFileIsRefusedWithTheKinds) {
 }
 
 }  // namespace
-}  // namespace headrace
+}  // namespace headrace::trace_file_test

@@ -2,7 +2,7 @@
 
 #include <gtest/gtest.h>
 
-namespace headrace {
+namespace headrace::batch_choice_test {
 namespace {
 
 constexpr BatchShapeInput kGpu = {.on_gpu = true,
@@ -73,4 +73,4 @@ TEST(BatchChoice, OnACpuIsWhatItWas) {
 }
 
 }  // namespace
-}  // namespace headrace
+}  // namespace headrace::batch_choice_test

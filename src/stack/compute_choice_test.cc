@@ -4,7 +4,7 @@
 
 #include "stack/model_files.h"
 
-namespace headrace {
+namespace headrace::compute_choice_test {
 namespace {
 
 constexpr int64_t kGpuBytes = int64_t{80} << 30;
@@ -50,4 +50,4 @@ TEST(PacksExperts, WhoseFewBitsAreLostIsTold) {
 }
 
 }  // namespace
-}  // namespace headrace
+}  // namespace headrace::compute_choice_test

@@ -2,7 +2,7 @@
 
 #include <gtest/gtest.h>
 
-namespace headrace {
+namespace headrace::draft_model_test {
 namespace {
 
 Vocab vocab(std::vector<std::string_view> tokens, size_t unused = 0) {
@@ -31,4 +31,4 @@ TEST(DraftModel, TheFirstTokenThatDiffersIsNamed) {
 }
 
 }  // namespace
-}  // namespace headrace
+}  // namespace headrace::draft_model_test

@@ -16,7 +16,7 @@
 #include "stack/model_source.h"
 #include "text/text_pair.h"
 
-namespace headrace {
+namespace headrace::encoder_stack_test {
 namespace {
 
 namespace fs = std::filesystem;
@@ -427,4 +427,4 @@ TEST(EncoderStack, LeavesOtherModelsToTheModelStack) {
 }
 
 }  // namespace
-}  // namespace headrace
+}  // namespace headrace::encoder_stack_test

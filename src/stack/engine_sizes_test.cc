@@ -4,7 +4,7 @@
 
 #include <set>
 
-namespace headrace {
+namespace headrace::engine_sizes_test {
 namespace {
 
 // Archives of keys and values stay those of these texts, whatever numbers a build's enums have.
@@ -52,4 +52,4 @@ TEST(ArithmeticText, EveryChoiceIsAnother) {
 }
 
 }  // namespace
-}  // namespace headrace
+}  // namespace headrace::engine_sizes_test

@@ -11,7 +11,7 @@
 #include "stack/model_names.h"
 #include "stack/model_source.h"
 
-namespace headrace {
+namespace headrace::hub_cache_test {
 namespace {
 
 namespace fs = std::filesystem;
@@ -120,4 +120,4 @@ TEST_F(HubCacheTest, FlagsSayWhichOfThem) {
 }
 
 }  // namespace
-}  // namespace headrace
+}  // namespace headrace::hub_cache_test

@@ -14,7 +14,7 @@
 #include "weights/safetensors.h"
 #include "weights/safetensors_writer.h"
 
-namespace headrace {
+namespace headrace::model_files_test {
 namespace {
 
 class ModelFilesTest : public testing::Test {
@@ -381,4 +381,4 @@ TEST_F(ModelFilesTest, KeysOfLayersThatShareOthersAreLeftOut) {
 }
 
 }  // namespace
-}  // namespace headrace
+}  // namespace headrace::model_files_test

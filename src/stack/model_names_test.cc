@@ -7,7 +7,7 @@
 #include <filesystem>
 #include <fstream>
 
-namespace headrace {
+namespace headrace::model_names_test {
 namespace {
 
 namespace fs = std::filesystem;
@@ -97,4 +97,4 @@ TEST(ModelNames, MayBeReadWithoutALookAtTheDisk) {
 }
 
 }  // namespace
-}  // namespace headrace
+}  // namespace headrace::model_names_test

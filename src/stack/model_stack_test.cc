@@ -7,7 +7,7 @@
 
 #include "weights/gguf_fixture.h"
 
-namespace headrace {
+namespace headrace::model_stack_test {
 namespace {
 
 // Contiguous memory is a whole context for every sequence that runs: what is planned for keys and
@@ -72,4 +72,4 @@ TEST(ModelStack, MoreGpusThanRanksAreRefused) {
 }
 
 }  // namespace
-}  // namespace headrace
+}  // namespace headrace::model_stack_test

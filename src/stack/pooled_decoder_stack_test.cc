@@ -12,7 +12,7 @@
 #include "stack/embedding_stack.h"
 #include "text/chat_prompt.h"
 
-namespace headrace {
+namespace headrace::pooled_decoder_stack_test {
 namespace {
 
 namespace fs = std::filesystem;
@@ -316,4 +316,4 @@ TEST(PooledDecoder, AnEncoderPoolsAsItsFolderSays) {
 }
 
 }  // namespace
-}  // namespace headrace
+}  // namespace headrace::pooled_decoder_stack_test

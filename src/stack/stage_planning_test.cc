@@ -9,7 +9,7 @@
 #include "base/rng.h"
 #include "weights/dummy_weights.h"
 
-namespace headrace {
+namespace headrace::stage_planning_test {
 namespace {
 
 StackOptions staged() {
@@ -75,7 +75,9 @@ TEST(StagePlanning, TheDearestStageIsAsCheapAsCanBe) {
     double dearest = 0, best = 1e9;
     for (size_t s = 0; s < 3; ++s) {
       EXPECT_LT(stages[s].first, stages[s].last);
-      if (s > 0) EXPECT_EQ(stages[s].first, stages[s - 1].last);
+      if (s > 0) {
+        EXPECT_EQ(stages[s].first, stages[s - 1].last);
+      }
       dearest = std::max(dearest, cost_of(costs, stages[s]));
     }
     for (int32_t a = 1; a + 1 < count; ++a) {
@@ -129,4 +131,4 @@ TEST(StagePlanning, AStageThatKeepsNothingIsRefused) {
 }
 
 }  // namespace
-}  // namespace headrace
+}  // namespace headrace::stage_planning_test

@@ -4,7 +4,7 @@
 
 #include <array>
 
-namespace headrace {
+namespace headrace::arena_places_test {
 namespace {
 
 struct Parts {
@@ -57,4 +57,4 @@ TEST(ArenaPlaces, APartKnowsItsMemory) {
 }
 
 }  // namespace
-}  // namespace headrace
+}  // namespace headrace::arena_places_test

@@ -4,7 +4,7 @@
 
 #include <cstdlib>
 
-namespace headrace {
+namespace headrace::cpu_features_test {
 namespace {
 
 class CpuIsa : public testing::Test {
@@ -47,4 +47,4 @@ TEST_F(CpuIsa, RefusesALevelThatIsNoneOrNotHere) {
 }
 
 }  // namespace
-}  // namespace headrace
+}  // namespace headrace::cpu_features_test

@@ -5,7 +5,7 @@
 #include <filesystem>
 #include <fstream>
 
-namespace headrace {
+namespace headrace::cpu_topology_test {
 namespace {
 
 namespace fs = std::filesystem;
@@ -157,4 +157,4 @@ TEST(CpuTopology, AQuotaBindsNobodyByDefault) {
 }
 
 }  // namespace
-}  // namespace headrace
+}  // namespace headrace::cpu_topology_test

@@ -2,7 +2,7 @@
 
 #include <gtest/gtest.h>
 
-namespace headrace {
+namespace headrace::cuda_fault_test {
 namespace {
 
 TEST(CudaFault, WhatALostDeviceSaysIsAFault) {
@@ -39,4 +39,4 @@ TEST(CudaFault, IsNamed) {
 }
 
 }  // namespace
-}  // namespace headrace
+}  // namespace headrace::cuda_fault_test

@@ -6,7 +6,7 @@
 
 #include "tensor/workspace.h"
 
-namespace headrace {
+namespace headrace::device_test {
 namespace {
 
 TEST(CpuDevice, BuffersHoldBytesAndMove) {
@@ -78,4 +78,4 @@ TEST(Workspace, AMarkGivesBackWhatWasTakenUnderIt) {
 }
 
 }  // namespace
-}  // namespace headrace
+}  // namespace headrace::device_test

@@ -8,7 +8,7 @@
 
 #include "base/rng.h"
 
-namespace headrace {
+namespace headrace::float8_test {
 namespace {
 
 bool is_nan(int bits) { return (bits & 0x7f) == 0x7f; }
@@ -76,4 +76,4 @@ TEST(Float8, WhatIsTooLargeIsTheLargest) {
 }
 
 }  // namespace
-}  // namespace headrace
+}  // namespace headrace::float8_test

@@ -5,7 +5,7 @@
 #include <filesystem>
 #include <fstream>
 
-namespace headrace {
+namespace headrace::free_memory_test {
 namespace {
 
 namespace fs = std::filesystem;
@@ -62,4 +62,4 @@ TEST_F(FreeMemory, TheFirstVersionOfGroups) {
 }
 
 }  // namespace
-}  // namespace headrace
+}  // namespace headrace::free_memory_test

@@ -4,7 +4,7 @@
 
 #include <set>
 
-namespace headrace {
+namespace headrace::gemm_library_test {
 namespace {
 
 TEST(GemmRowClass, IsExactForDecodesAndFewForPrompts) {
@@ -29,4 +29,4 @@ TEST(GemmLibrary, TheCpuHasNone) {
 }
 
 }  // namespace
-}  // namespace headrace
+}  // namespace headrace::gemm_library_test

@@ -2,7 +2,7 @@
 
 #include <gtest/gtest.h>
 
-namespace headrace {
+namespace headrace::gemm_trial_test {
 namespace {
 
 // Runs candidates in the order that the trial asks for until it is complete.
@@ -48,4 +48,4 @@ TEST(GemmTrial, OneCandidateIsTheBest) {
 }
 
 }  // namespace
-}  // namespace headrace
+}  // namespace headrace::gemm_trial_test

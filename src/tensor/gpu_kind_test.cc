@@ -2,7 +2,7 @@
 
 #include <gtest/gtest.h>
 
-namespace headrace {
+namespace headrace::gpu_kind_test {
 namespace {
 
 TEST(GpuKind, HopperIsTaken) { EXPECT_TRUE(check_gpu_kind(0, "NVIDIA H200", 90).ok()); }
@@ -34,4 +34,4 @@ TEST(GpuKind, AutoTakesTheCpuForItsKindAlone) {
 }
 
 }  // namespace
-}  // namespace headrace
+}  // namespace headrace::gpu_kind_test

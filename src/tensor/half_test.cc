@@ -7,7 +7,7 @@
 
 #include "tensor/float8.h"
 
-namespace headrace {
+namespace headrace::half_test {
 namespace {
 
 TEST(Half, EveryPatternRoundTrips) {
@@ -64,4 +64,4 @@ TEST(Float8, RoundsToNearestEvenAndSaturates) {
 }
 
 }  // namespace
-}  // namespace headrace
+}  // namespace headrace::half_test

@@ -2,7 +2,7 @@
 
 #include <gtest/gtest.h>
 
-namespace headrace {
+namespace headrace::kernel_trace_test {
 namespace {
 
 TEST(KernelTrace, FamiliesAreNamesWithoutTypes) {
@@ -22,4 +22,4 @@ TEST(KernelTrace, SaysWhyThereIsNone) {
 }
 
 }  // namespace
-}  // namespace headrace
+}  // namespace headrace::kernel_trace_test

@@ -9,7 +9,7 @@
 
 #include "tensor/half.h"
 
-namespace headrace {
+namespace headrace::nccl_library_test {
 namespace {
 
 TEST(NcclLibrary, SaysWhyThereIsNone) {
@@ -137,4 +137,4 @@ TEST_F(NcclCuda, EveryRankHoldsTheSum) {
 }
 
 }  // namespace
-}  // namespace headrace
+}  // namespace headrace::nccl_library_test

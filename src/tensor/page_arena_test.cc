@@ -7,7 +7,7 @@
 #include <cstdint>
 #include <vector>
 
-namespace headrace {
+namespace headrace::page_arena_test {
 namespace {
 
 TEST(PageArena, PiecesAreZeroedAlignedAndApart) {
@@ -72,4 +72,4 @@ TEST(PageArena, MoreThanThereIsGivesNull) {
 }
 
 }  // namespace
-}  // namespace headrace
+}  // namespace headrace::page_arena_test

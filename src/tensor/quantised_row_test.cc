@@ -15,7 +15,7 @@
 #include "base/json.h"
 #include "base/rng.h"
 
-namespace headrace {
+namespace headrace::quantised_row_test {
 namespace {
 
 std::vector<std::byte> from_hex(const std::string& text) {
@@ -208,4 +208,4 @@ TEST(DequantiseDeathTest, SizesMustAgree) {
 }
 
 }  // namespace
-}  // namespace headrace
+}  // namespace headrace::quantised_row_test

@@ -6,7 +6,7 @@
 
 #include "base/rng.h"
 
-namespace headrace {
+namespace headrace::tensor_view_test {
 namespace {
 
 TEST(TensorBytes, EqualsA128BitReferenceOrIsRefused) {
@@ -48,4 +48,4 @@ TEST(TensorView, RowRange) {
 }
 
 }  // namespace
-}  // namespace headrace
+}  // namespace headrace::tensor_view_test

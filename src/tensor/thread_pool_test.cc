@@ -11,7 +11,7 @@
 #include <mutex>
 #include <vector>
 
-namespace headrace {
+namespace headrace::thread_pool_test {
 namespace {
 
 TEST(ThreadPool, RunCallsEveryThreadOnceAndPublishesTheirWrites) {
@@ -105,4 +105,4 @@ TEST(ThreadPool, SleepsWhenIdle) {
 }
 
 }  // namespace
-}  // namespace headrace
+}  // namespace headrace::thread_pool_test

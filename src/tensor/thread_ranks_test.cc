@@ -6,7 +6,7 @@
 #include <thread>
 #include <vector>
 
-namespace headrace {
+namespace headrace::thread_ranks_test {
 namespace {
 
 // Runs `work(communicator)` on a thread a rank.
@@ -101,9 +101,11 @@ TEST(ThreadRanks, SendsRoundARing) {
       group.send(*stream, token.view, next);
       if (group.rank() == 0) group.receive(*stream, token.view, before);
     }
-    if (group.rank() == 0) EXPECT_EQ(token.at(1, 1), 150);
+    if (group.rank() == 0) {
+      EXPECT_EQ(token.at(1, 1), 150);
+    }
   });
 }
 
 }  // namespace
-}  // namespace headrace
+}  // namespace headrace::thread_ranks_test

@@ -6,7 +6,7 @@
 #include <memory>
 #include <vector>
 
-namespace headrace {
+namespace headrace::uploader_test {
 namespace {
 
 // What byte `i` of row `row` is.
@@ -79,4 +79,4 @@ TEST(Uploader, WritesEveryRowOnTheGpu) {
 }
 
 }  // namespace
-}  // namespace headrace
+}  // namespace headrace::uploader_test

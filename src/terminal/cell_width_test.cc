@@ -2,7 +2,7 @@
 
 #include <gtest/gtest.h>
 
-namespace headrace {
+namespace headrace::cell_width_test {
 namespace {
 
 TEST(CellWidth, WideCharactersTakeTwoColumnsAndMarksNone) {
@@ -24,4 +24,4 @@ TEST(CellWidth, APrefixEndsBetweenClusters) {
 }
 
 }  // namespace
-}  // namespace headrace
+}  // namespace headrace::cell_width_test

@@ -2,7 +2,7 @@
 
 #include <gtest/gtest.h>
 
-namespace headrace {
+namespace headrace::char_plot_test {
 namespace {
 
 TEST(BraillePlot, FillsWhatIsBelowTheValues) {
@@ -41,4 +41,4 @@ TEST(RoundTop, IsOneOfFewValues) {
 }
 
 }  // namespace
-}  // namespace headrace
+}  // namespace headrace::char_plot_test

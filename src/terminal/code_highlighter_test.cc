@@ -4,7 +4,7 @@
 
 #include "text/utf8.h"
 
-namespace headrace {
+namespace headrace::code_highlighter_test {
 namespace {
 
 StyledTexts coloured(std::string_view language, std::string_view code) {
@@ -71,4 +71,4 @@ TEST(CodeHighlighter, UnknownLanguagesHaveNoColours) {
 }
 
 }  // namespace
-}  // namespace headrace
+}  // namespace headrace::code_highlighter_test

@@ -7,7 +7,7 @@
 
 #include "terminal/cell_width.h"
 
-namespace headrace {
+namespace headrace::markdown_renderer_test {
 namespace {
 
 StyledTexts rendered(std::string_view text, int columns = 40) {
@@ -277,4 +277,4 @@ TEST(MarkdownRenderer, ANewWidthIsOfTheRowsThatCome) {
 }
 
 }  // namespace
-}  // namespace headrace
+}  // namespace headrace::markdown_renderer_test

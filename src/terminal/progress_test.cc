@@ -4,7 +4,7 @@
 
 #include "terminal/cell_width.h"
 
-namespace headrace {
+namespace headrace::progress_test {
 namespace {
 
 TEST(ProgressText, SaysRateAndTimeLeft) {
@@ -36,4 +36,4 @@ TEST(ProgressText, FitsItsRow) {
 }
 
 }  // namespace
-}  // namespace headrace
+}  // namespace headrace::progress_test

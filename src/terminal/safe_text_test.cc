@@ -4,7 +4,7 @@
 
 #include "terminal/style.h"
 
-namespace headrace {
+namespace headrace::safe_text_test {
 namespace {
 
 TEST(TerminalSafe, DropsWhatATerminalObeys) {
@@ -41,4 +41,4 @@ TEST(AnsiText, StylesEndWithTheirRow) {
 }
 
 }  // namespace
-}  // namespace headrace
+}  // namespace headrace::safe_text_test

@@ -8,7 +8,7 @@
 #include "base/rng.h"
 #include "text/vocab_fixture.h"
 
-namespace headrace {
+namespace headrace::chat_prompt_test {
 namespace {
 
 constexpr std::string_view kChatMlTemplate =
@@ -206,4 +206,4 @@ TEST(ChatPrompt, LongRunsOfFirstCharactersAreCheap) {
 }
 
 }  // namespace
-}  // namespace headrace
+}  // namespace headrace::chat_prompt_test

@@ -7,7 +7,7 @@
 #include "base/json.h"
 #include "text/chat_template.h"
 
-namespace headrace {
+namespace headrace::chat_template_golden_test {
 namespace {
 
 std::string read_file(const std::string& path) {
@@ -72,4 +72,4 @@ TEST(ChatTemplateGolden, ConstructsAsJinja2) {
 }
 
 }  // namespace
-}  // namespace headrace
+}  // namespace headrace::chat_template_golden_test

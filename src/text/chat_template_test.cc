@@ -7,7 +7,7 @@
 
 #include "text/named_templates.h"
 
-namespace headrace {
+namespace headrace::chat_template_test {
 namespace {
 
 std::string repeat(std::string_view text, size_t count) {
@@ -210,4 +210,4 @@ TEST(ChatTemplate, RenderChatGivesThoughtsByGptOssName) {
 }
 
 }  // namespace
-}  // namespace headrace
+}  // namespace headrace::chat_template_test

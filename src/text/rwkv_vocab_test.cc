@@ -4,7 +4,7 @@
 
 #include "text/tokenizer.h"
 
-namespace headrace {
+namespace headrace::rwkv_vocab_test {
 namespace {
 
 // Lines as the published file has them.
@@ -86,4 +86,4 @@ TEST(RwkvVocab, ABadLineIsNamed) {
 }
 
 }  // namespace
-}  // namespace headrace
+}  // namespace headrace::rwkv_vocab_test

@@ -8,7 +8,7 @@
 #include "text/utf8.h"
 #include "text/vocab_fixture.h"
 
-namespace headrace {
+namespace headrace::stream_test {
 namespace {
 
 TEST(Utf8, ReplacesMaximalSubpartsAsPython) {
@@ -254,4 +254,4 @@ TEST(TextStream, RandomTokensAppearOnceAndInOrder) {
 }
 
 }  // namespace
-}  // namespace headrace
+}  // namespace headrace::stream_test

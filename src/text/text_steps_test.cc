@@ -10,7 +10,7 @@
 #include "text/unicode.h"
 #include "text/utf8.h"
 
-namespace headrace {
+namespace headrace::text_steps_test {
 namespace {
 
 std::string normalized(const NormalizerStep& step, std::string_view text) {
@@ -157,4 +157,4 @@ TEST(CharsMap, AnyBlobIsSafe) {
 }
 
 }  // namespace
-}  // namespace headrace
+}  // namespace headrace::text_steps_test

@@ -10,7 +10,7 @@
 #include "text/tokenizer_json.h"
 #include "text/vocab_fixture.h"
 
-namespace headrace {
+namespace headrace::tokenizer_families_test {
 namespace {
 
 std::vector<TokenId> ids_of(const Json& array) {
@@ -127,4 +127,4 @@ TEST(TokenizerRecipe, NamesMeanTheStepsOfTheFamilies) {
 }
 
 }  // namespace
-}  // namespace headrace
+}  // namespace headrace::tokenizer_families_test

@@ -9,7 +9,7 @@
 #include "text/tokenizer.h"
 #include "text/vocab_fixture.h"
 
-namespace headrace {
+namespace headrace::tokenizer_golden_test {
 namespace {
 
 std::vector<Json> read_rows(const std::string& path) {
@@ -56,4 +56,4 @@ TEST(TokenizerGolden, NoDisagreementOnSmolLM2) {
 }
 
 }  // namespace
-}  // namespace headrace
+}  // namespace headrace::tokenizer_golden_test

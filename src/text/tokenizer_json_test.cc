@@ -10,7 +10,7 @@
 #include "text/tokenizer.h"
 #include "text/tokenizer_recipe.h"
 
-namespace headrace {
+namespace headrace::tokenizer_json_test {
 namespace {
 
 constexpr std::string_view kModel =
@@ -342,4 +342,4 @@ TEST(TokenizerJson, BertsNormalizerDoesWhatItsFlagsSay) {
 }
 
 }  // namespace
-}  // namespace headrace
+}  // namespace headrace::tokenizer_json_test

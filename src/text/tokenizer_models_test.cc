@@ -11,7 +11,7 @@
 #include "text/unigram.h"
 #include "text/vocab_fixture.h"
 
-namespace headrace {
+namespace headrace::tokenizer_models_test {
 namespace {
 
 std::string random_word(Rng& rng, size_t length_max, std::string_view letters) {
@@ -227,4 +227,4 @@ TEST(TokenizerSpeed, EightMebibytesOfOneCharacter) {
 }
 
 }  // namespace
-}  // namespace headrace
+}  // namespace headrace::tokenizer_models_test

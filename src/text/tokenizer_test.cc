@@ -8,7 +8,7 @@
 #include "base/rng.h"
 #include "text/vocab_fixture.h"
 
-namespace headrace {
+namespace headrace::tokenizer_test {
 namespace {
 
 std::unique_ptr<Tokenizer> tiny() { return *Tokenizer::create(tiny_vocab()); }
@@ -67,7 +67,9 @@ TEST(Tokenizer, StopsWhereThereAreTooMany) {
     const auto ids = tokenizer->encode(text, {.add_special = false, .tokens_max = most});
     ASSERT_TRUE(ids.ok());
     EXPECT_EQ(ids->size(), std::min(all.size(), most + 1));
-    if (most >= all.size()) EXPECT_EQ(*ids, all);
+    if (most >= all.size()) {
+      EXPECT_EQ(*ids, all);
+    }
   }
 }
 
@@ -259,4 +261,4 @@ TEST(Tokenizer, LoadTime) {
 }
 
 }  // namespace
-}  // namespace headrace
+}  // namespace headrace::tokenizer_test

@@ -4,7 +4,7 @@
 
 #include <string>
 
-namespace headrace {
+namespace headrace::architecture_map_test {
 namespace {
 
 const std::string kMap = R"({"class": "AcmeForCausalLM", "like": "LlamaForCausalLM",
@@ -72,4 +72,4 @@ TEST(ArchitectureMap, WhatIsWrongIsNamed) {
 }
 
 }  // namespace
-}  // namespace headrace
+}  // namespace headrace::architecture_map_test

@@ -4,7 +4,7 @@
 
 #include <string>
 
-namespace headrace {
+namespace headrace::dbrx_family_test {
 namespace {
 
 Result<ModelConfig> read_dbrx_of(const std::string& attention, const std::string& networks) {
@@ -48,4 +48,4 @@ TEST(DbrxFamily, RefusesWhatIsNotSupportedByItsField) {
 }
 
 }  // namespace
-}  // namespace headrace
+}  // namespace headrace::dbrx_family_test

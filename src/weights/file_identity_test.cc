@@ -6,7 +6,7 @@
 #include <filesystem>
 #include <fstream>
 
-namespace headrace {
+namespace headrace::file_identity_test {
 namespace {
 
 namespace fs = std::filesystem;
@@ -57,4 +57,4 @@ TEST_F(FileIdentity, ASampleIsOfContentAlone) {
 }
 
 }  // namespace
-}  // namespace headrace
+}  // namespace headrace::file_identity_test

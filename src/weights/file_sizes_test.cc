@@ -9,7 +9,7 @@
 #include "weights/gguf.h"
 #include "weights/safetensors.h"
 
-namespace headrace {
+namespace headrace::file_sizes_test {
 namespace {
 
 constexpr int kShapes = 1'000'000;
@@ -133,4 +133,4 @@ TEST(FileSizes, OfSafetensors) {
 }
 
 }  // namespace
-}  // namespace headrace
+}  // namespace headrace::file_sizes_test

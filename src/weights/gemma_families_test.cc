@@ -5,7 +5,7 @@
 #include <cmath>
 #include <string>
 
-namespace headrace {
+namespace headrace::gemma_families_test {
 namespace {
 
 // A file of `members`, and of `more` in their place.
@@ -105,4 +105,4 @@ TEST(GemmaFamilies, WhatDoesNotGoTogetherIsNamed) {
 }
 
 }  // namespace
-}  // namespace headrace
+}  // namespace headrace::gemma_families_test

@@ -4,7 +4,7 @@
 
 #include "weights/gguf_fixture.h"
 
-namespace headrace {
+namespace headrace::generation_config_test {
 namespace {
 
 Result<SamplingDefaults> parse(std::string_view text) {
@@ -81,4 +81,4 @@ TEST(GenerationConfig, WhatIsChosenGoesBeforeWhatIsSuggested) {
 }
 
 }  // namespace
-}  // namespace headrace
+}  // namespace headrace::generation_config_test

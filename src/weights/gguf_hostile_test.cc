@@ -25,7 +25,7 @@ constexpr bool kSanitized = true;  // their shadow memory does not live under an
 constexpr bool kSanitized = false;
 #endif
 
-namespace headrace {
+namespace headrace::gguf_hostile_test {
 namespace {
 
 // Bytes that end at a page which may not be touched.
@@ -509,4 +509,4 @@ TEST(GgufHostile, NoFileMakesTheReaderAllocateMoreThanItsSizeJustifies) {
 }
 
 }  // namespace
-}  // namespace headrace
+}  // namespace headrace::gguf_hostile_test

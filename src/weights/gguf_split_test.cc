@@ -8,7 +8,7 @@
 #include "weights/gguf_fixture.h"
 #include "weights/model_config.h"
 
-namespace headrace {
+namespace headrace::gguf_split_test {
 namespace {
 
 namespace fs = std::filesystem;
@@ -145,4 +145,4 @@ TEST_F(GgufSplit, NumbersOfASplit) {
 }
 
 }  // namespace
-}  // namespace headrace
+}  // namespace headrace::gguf_split_test

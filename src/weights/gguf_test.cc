@@ -8,7 +8,7 @@
 
 #include "weights/gguf_fixture.h"
 
-namespace headrace {
+namespace headrace::gguf_test {
 namespace {
 
 std::span<const std::byte> bytes_of(const std::string& text) {
@@ -253,4 +253,4 @@ TEST(Gguf, OpensSmolLm2InMilliseconds) {
 }
 
 }  // namespace
-}  // namespace headrace
+}  // namespace headrace::gguf_test

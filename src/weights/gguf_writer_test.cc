@@ -8,7 +8,7 @@
 
 #include "weights/gguf_fixture.h"
 
-namespace headrace {
+namespace headrace::gguf_writer_test {
 namespace {
 
 TEST(GgufWriter, WritesKeysOfAnotherFileAndTensorsOfOtherTypes) {
@@ -68,4 +68,4 @@ TEST(GgufWriter, RefusesRowsThatAreNoWholeBlocks) {
 }
 
 }  // namespace
-}  // namespace headrace
+}  // namespace headrace::gguf_writer_test

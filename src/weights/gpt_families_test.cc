@@ -4,7 +4,7 @@
 
 #include <string>
 
-namespace headrace {
+namespace headrace::gpt_families_test {
 namespace {
 
 // A file of `members`, and of `more` in their place.
@@ -109,4 +109,4 @@ TEST(GptFamilies, GptNeosWindowsComeByLayer) {
 }
 
 }  // namespace
-}  // namespace headrace
+}  // namespace headrace::gpt_families_test

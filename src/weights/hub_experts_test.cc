@@ -12,7 +12,7 @@
 #include "weights/safetensors_fixture.h"
 #include "weights/safetensors_source.h"
 
-namespace headrace {
+namespace headrace::hub_experts_test {
 namespace {
 
 constexpr int64_t kExperts = 3, kRows = 6, kColumns = 64, kBlocks = kColumns / kMxfp4Columns;
@@ -185,4 +185,4 @@ TEST(HubExperts, GgufFilesHaveTheSameNumbers) {
 }
 
 }  // namespace
-}  // namespace headrace
+}  // namespace headrace::hub_experts_test

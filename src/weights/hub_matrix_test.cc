@@ -20,7 +20,7 @@
 #include "weights/safetensors_fixture.h"
 #include "weights/safetensors_source.h"
 
-namespace headrace {
+namespace headrace::hub_matrix_test {
 namespace {
 
 std::string fnv1a(std::span<const float> values) {
@@ -436,4 +436,4 @@ TEST(HubQuantisation, WhatCannotBeReadIsNamed) {
 }
 
 }  // namespace
-}  // namespace headrace
+}  // namespace headrace::hub_matrix_test

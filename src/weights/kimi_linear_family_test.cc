@@ -4,7 +4,7 @@
 
 #include <string>
 
-namespace headrace {
+namespace headrace::kimi_linear_family_test {
 namespace {
 
 // A file of this class, with `more` beside its members or in their place.
@@ -125,4 +125,4 @@ TEST(Ling3, RefusesWhatIsNotSupportedByItsField) {
 }
 
 }  // namespace
-}  // namespace headrace
+}  // namespace headrace::kimi_linear_family_test

@@ -8,7 +8,7 @@
 
 #include "weights/minimax_family.h"
 
-namespace headrace {
+namespace headrace::kin_families_test {
 namespace {
 
 Result<ModelConfig> config_of(const std::string& hf_class, const std::string& more) {
@@ -151,4 +151,4 @@ TEST(KinFamilies, SarvamHasOtherNamesForGlmsNumbers) {
 }
 
 }  // namespace
-}  // namespace headrace
+}  // namespace headrace::kin_families_test

@@ -7,7 +7,7 @@
 
 #include "weights/gguf_fixture.h"
 
-namespace headrace {
+namespace headrace::latent_families_test {
 namespace {
 
 // A file of this class, with `more` in the place of its members.
@@ -180,4 +180,4 @@ TEST(LatentFamilies, SarvamsFilesHaveOtherNamesForDeepSeeksNumbers) {
 }
 
 }  // namespace
-}  // namespace headrace
+}  // namespace headrace::latent_families_test

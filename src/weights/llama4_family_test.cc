@@ -4,7 +4,7 @@
 
 #include <string>
 
-namespace headrace {
+namespace headrace::llama4_family_test {
 namespace {
 
 // A file of `members`, and of `more` in their place.
@@ -78,4 +78,4 @@ TEST(Llama4Family, WhatDoesNotGoTogetherIsNamed) {
 }
 
 }  // namespace
-}  // namespace headrace
+}  // namespace headrace::llama4_family_test

@@ -10,7 +10,7 @@
 #include "weights/gguf_fixture.h"
 #include "weights/safetensors_fixture.h"
 
-namespace headrace {
+namespace headrace::lora_file_test {
 namespace {
 
 namespace fs = std::filesystem;
@@ -261,4 +261,4 @@ TEST_F(PeftFolder, GgufAdaptersAreAsLlamaCppWritesThem) {
 }
 
 }  // namespace
-}  // namespace headrace
+}  // namespace headrace::lora_file_test

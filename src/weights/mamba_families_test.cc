@@ -5,7 +5,7 @@
 #include <limits>
 #include <string>
 
-namespace headrace {
+namespace headrace::mamba_families_test {
 namespace {
 
 // A file of `members`, and of `more` in their place.
@@ -188,4 +188,4 @@ TEST(MambaFamilies, SomeOfZamba2sLayersHaveABlock) {
 }
 
 }  // namespace
-}  // namespace headrace
+}  // namespace headrace::mamba_families_test

@@ -9,7 +9,7 @@
 
 #include "weights/gguf_fixture.h"
 
-namespace headrace {
+namespace headrace::model_config_test {
 namespace {
 
 constexpr std::string_view kLlamaConfig = R"({
@@ -697,4 +697,4 @@ TEST(GgufConfig, LayersThatDraftAreLeftOut) {
 }
 
 }  // namespace
-}  // namespace headrace
+}  // namespace headrace::model_config_test

@@ -10,7 +10,7 @@
 
 #include "base/rng.h"
 
-namespace headrace {
+namespace headrace::packed_cache_test {
 namespace {
 
 namespace fs = std::filesystem;
@@ -175,4 +175,4 @@ TEST_F(PackedCacheTest, AFolderThatCannotBeMadeIsAnError) {
 }
 
 }  // namespace
-}  // namespace headrace
+}  // namespace headrace::packed_cache_test

@@ -4,7 +4,7 @@
 
 #include "weights/gguf_fixture.h"
 
-namespace headrace {
+namespace headrace::pooling_config_test {
 namespace {
 
 Result<std::optional<PoolingConfig>> pooling_in(const GgufBuilder& builder) {
@@ -60,4 +60,4 @@ TEST(PoolingConfig, AGgufFileThatLiesIsRefusedByItsKey) {
 }
 
 }  // namespace
-}  // namespace headrace
+}  // namespace headrace::pooling_config_test

@@ -4,7 +4,7 @@
 
 #include <string>
 
-namespace headrace {
+namespace headrace::rwkv_family_test {
 namespace {
 
 // A file of a class's members, and of `more` in their place.
@@ -50,4 +50,4 @@ TEST(RwkvFamily, WhatIsNotSupportedIsRefusedByItsName) {
 }
 
 }  // namespace
-}  // namespace headrace
+}  // namespace headrace::rwkv_family_test

@@ -11,7 +11,7 @@
 #include "weights/gguf_fixture.h"
 #include "weights/safetensors_fixture.h"
 
-namespace headrace {
+namespace headrace::safetensors_source_test {
 namespace {
 
 namespace fs = std::filesystem;
@@ -367,4 +367,4 @@ TEST(HfNames, TheSharedTableIsOneToOneBothWays) {
 }
 
 }  // namespace
-}  // namespace headrace
+}  // namespace headrace::safetensors_source_test

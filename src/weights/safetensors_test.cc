@@ -9,7 +9,7 @@
 
 #include "weights/safetensors_fixture.h"
 
-namespace headrace {
+namespace headrace::safetensors_test {
 namespace {
 
 std::span<const std::byte> bytes_of(const std::string& file) {
@@ -237,4 +237,4 @@ TEST(SafetensorsHostile, EveryPrefixOfAFileIsRefused) {
 }
 
 }  // namespace
-}  // namespace headrace
+}  // namespace headrace::safetensors_test

@@ -9,7 +9,7 @@
 #include "weights/dummy_weights.h"
 #include "weights/safetensors.h"
 
-namespace headrace {
+namespace headrace::safetensors_writer_test {
 namespace {
 
 std::string test_path(const char* name) { return testing::TempDir() + name; }
@@ -64,4 +64,4 @@ TEST(SafetensorsWriter, NamesWhatIsWrong) {
 }
 
 }  // namespace
-}  // namespace headrace
+}  // namespace headrace::safetensors_writer_test

@@ -9,7 +9,7 @@
 #include "weights/dummy_weights.h"
 #include "weights/gguf_fixture.h"
 
-namespace headrace {
+namespace headrace::weight_source_test {
 namespace {
 
 TEST(GgufWeightSource, FindsTensorsByName) {
@@ -191,4 +191,4 @@ TEST_F(Dummy, SaysWhatItCannotMake) {
 }
 
 }  // namespace
-}  // namespace headrace
+}  // namespace headrace::weight_source_test

@@ -7,7 +7,7 @@
 
 #include "weights/gguf_fixture.h"
 
-namespace headrace {
+namespace headrace::window_families_test {
 namespace {
 
 Result<ModelConfig> config_of(const std::string& hf_class, const std::string& more) {
@@ -215,4 +215,4 @@ TEST(WindowFamilies, KolibrisBiasIsOfLogits) {
 }
 
 }  // namespace
-}  // namespace headrace
+}  // namespace headrace::window_families_test

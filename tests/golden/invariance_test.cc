@@ -19,7 +19,7 @@
 #include "model_under_test.h"
 #include "same_outcome.h"
 
-namespace headrace {
+namespace headrace::invariance_test {
 namespace {
 
 constexpr int kNewTokens = 24;
@@ -81,7 +81,9 @@ class Invariance : public ::testing::TestWithParam<EqualBits> {
     const auto rows = read_golden_rows("tests/data/golden/generation.jsonl", "smollm2");
     ASSERT_TRUE(rows.ok()) << rows.status().message();
     requests_ = requests_of(*rows);
-    if (alone_.empty()) ASSERT_NO_FATAL_FAILURE(answer_alone(alone_));
+    if (alone_.empty()) {
+      ASSERT_NO_FATAL_FAILURE(answer_alone(alone_));
+    }
   }
 
   void answer_alone(std::vector<Outcome>& outcomes) const {
@@ -251,7 +253,9 @@ TEST_P(Invariance, SavedAndRestored) {
     ASSERT_NO_FATAL_FAILURE(load(model, options));
     expect_same_together(*model, shuffled_order(13), second ? "restored" : "before");
     const uint64_t hits = model->stack().engine().stats().scheduler.prefix_cache_hits;
-    if (second) EXPECT_GT(hits, hits_before);
+    if (second) {
+      EXPECT_GT(hits, hits_before);
+    }
     hits_before = hits;
   }
   std::remove(options.engine.kv_save_path.c_str());
@@ -317,4 +321,4 @@ TEST(Answers, TheCapitalOfFrance) {
 }
 
 }  // namespace
-}  // namespace headrace
+}  // namespace headrace::invariance_test

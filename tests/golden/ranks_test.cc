@@ -7,7 +7,7 @@
 #include "model_under_test.h"
 #include "same_outcome.h"
 
-namespace headrace {
+namespace headrace::ranks_test {
 namespace {
 
 // Two prompts at once, one greedy and scored, one sampled.
@@ -63,4 +63,4 @@ INSTANTIATE_TEST_SUITE_P(RealModels, Ranks, testing::Values(kSmolLm2, kGemma3, k
                          [](const auto& info) { return std::string(info.param.name); });
 
 }  // namespace
-}  // namespace headrace
+}  // namespace headrace::ranks_test

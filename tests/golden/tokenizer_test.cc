@@ -11,7 +11,7 @@
 #include "stack/gguf_vocab.h"
 #include "text/tokenizer.h"
 
-namespace headrace {
+namespace headrace::tokenizer_test {
 namespace {
 
 class RealTokenizer : public testing::TestWithParam<TestModel> {
@@ -91,4 +91,4 @@ INSTANTIATE_TEST_SUITE_P(Models, RealTokenizer, testing::Values(kSmolLm2, kGemma
                          [](const auto& info) { return std::string(info.param.name); });
 
 }  // namespace
-}  // namespace headrace
+}  // namespace headrace::tokenizer_test

@@ -16,7 +16,7 @@
 #include "model_under_test.h"
 #include "tensor/device.h"
 
-namespace headrace {
+namespace headrace::values_test {
 namespace {
 
 constexpr int kTopCount = 20;  // the golden ids must be among our best so many
@@ -379,4 +379,4 @@ TEST_P(GoldenValues, PerplexityOfFastPath) {
 }
 
 }  // namespace
-}  // namespace headrace
+}  // namespace headrace::values_test

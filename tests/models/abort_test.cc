@@ -20,7 +20,7 @@
 #include "base/rng.h"
 #include "tensor/device.h"
 
-namespace headrace {
+namespace headrace::abort_test {
 namespace {
 
 constexpr int32_t kVocab = 96;
@@ -211,7 +211,9 @@ void abort_on(DeviceChoice device, bool batch_invariant, int64_t aborts_of_each)
     const SchedulerStats stats = engine.stats().scheduler;
     std::printf("%s: %ld aborts in %lu trials, %lu preemptions\n", setting.name, aborts, seed,
                 stats.preemptions);
-    if (setting.pages > 0) EXPECT_GT(stats.preemptions, 0u);
+    if (setting.pages > 0) {
+      EXPECT_GT(stats.preemptions, 0u);
+    }
     if (::testing::Test::HasFailure()) return;
   }
 }
@@ -231,4 +233,4 @@ TEST(AbortEverywhere, BatchInvariantOnAGpu) {
 }
 
 }  // namespace
-}  // namespace headrace
+}  // namespace headrace::abort_test

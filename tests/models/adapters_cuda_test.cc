@@ -14,7 +14,7 @@
 #include "tensor/allocation_count.h"
 #include "tensor/device.h"
 
-namespace headrace {
+namespace headrace::adapters_cuda_test {
 namespace {
 
 constexpr const char* kTinyModels = "tests/data/models/";
@@ -268,4 +268,4 @@ TEST(TinyCudaAdapters, WhatAGpuRefusesNamesTheFlag) {
 }
 
 }  // namespace
-}  // namespace headrace
+}  // namespace headrace::adapters_cuda_test

@@ -22,7 +22,7 @@
 #include "base/rng.h"
 #include "tensor/device.h"
 
-namespace headrace {
+namespace headrace::beam_engine_test {
 namespace {
 
 constexpr const char* kFolder = "tests/data/models";
@@ -316,4 +316,4 @@ TEST(BeamEngine, WhatDoesNotGoWithASearchIsRefused) {
 }
 
 }  // namespace
-}  // namespace headrace
+}  // namespace headrace::beam_engine_test

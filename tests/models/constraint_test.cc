@@ -11,7 +11,7 @@
 #include "../golden/model_under_test.h"
 #include "base/rng.h"
 
-namespace headrace {
+namespace headrace::constraint_test {
 namespace {
 
 constexpr const char* kModel = "tests/data/models/llama";
@@ -212,4 +212,4 @@ TEST(Constraints, HoldForEachChoice) {
 }
 
 }  // namespace
-}  // namespace headrace
+}  // namespace headrace::constraint_test

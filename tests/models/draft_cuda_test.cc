@@ -10,7 +10,7 @@
 #include "draft_fixture.h"
 #include "tensor/device.h"
 
-namespace headrace {
+namespace headrace::draft_cuda_test {
 namespace {
 
 StackOptions on_gpu(const std::string& model) {
@@ -133,4 +133,4 @@ TEST(DraftCuda, WhatAGpuDoesNotTakeIsNamed) {
 }
 
 }  // namespace
-}  // namespace headrace
+}  // namespace headrace::draft_cuda_test

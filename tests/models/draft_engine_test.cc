@@ -11,7 +11,7 @@
 
 #include "draft_fixture.h"
 
-namespace headrace {
+namespace headrace::draft_engine_test {
 namespace {
 
 // Where what nothing may read is NaN, too.
@@ -273,4 +273,4 @@ TEST(DraftHeads, WhatDoesNotFitIsNamed) {
 }
 
 }  // namespace
-}  // namespace headrace
+}  // namespace headrace::draft_engine_test

@@ -8,7 +8,7 @@
 
 #include "draft_fixture.h"
 
-namespace headrace {
+namespace headrace::draft_trees_test {
 namespace {
 
 constexpr int32_t kTreeTokens = 20;
@@ -140,7 +140,9 @@ TEST(DraftTrees, HeadsChangeNoAnswer) {
       const ProposalStats form = expect_alike(in_one_form(options), all, expected).proposals;
       EXPECT_GT(form.proposed, 5 * form.verifications);
       EXPECT_GE(form.accepted, of_chain.accepted);
-      if (name == own) EXPECT_GT(form.accepted, of_chain.accepted + 2);
+      if (name == own) {
+        EXPECT_GT(form.accepted, of_chain.accepted + 2);
+      }
       const SchedulerStats narrow =
           expect_alike(in_few_pages(in_trees(options), *chain, 2), all, expected);
       preemptions += narrow.preemptions;
@@ -189,4 +191,4 @@ TEST(DraftTrees, WhatCannotBeIsRefusedByName) {
 }
 
 }  // namespace
-}  // namespace headrace
+}  // namespace headrace::draft_trees_test

@@ -18,7 +18,7 @@
 #include "ops/op.h"
 #include "tensor/device.h"
 
-namespace headrace {
+namespace headrace::experts_cuda_test {
 namespace {
 
 constexpr int32_t kVocab = 96, kLayers = 3, kNewTokens = 12;
@@ -191,4 +191,4 @@ TEST(ExpertsCuda, BatchInvariantRowsAreBitEqual) {
 }
 
 }  // namespace
-}  // namespace headrace
+}  // namespace headrace::experts_cuda_test

@@ -20,7 +20,7 @@
 #include "ops/op.h"
 #include "tensor/device.h"
 
-namespace headrace {
+namespace headrace::head_sizes_cuda_test {
 namespace {
 
 constexpr int32_t kVocab = 96, kNewTokens = 12;
@@ -201,4 +201,4 @@ TEST(HeadSizesCuda, RowsAreBitEqualHoweverTheyCome) {
 }
 
 }  // namespace
-}  // namespace headrace
+}  // namespace headrace::head_sizes_cuda_test

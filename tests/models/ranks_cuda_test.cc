@@ -18,7 +18,7 @@
 #include "cpu_models_fixture.h"
 #include "tensor/device.h"
 
-namespace headrace {
+namespace headrace::ranks_cuda_test {
 namespace {
 
 constexpr int32_t kVocab = 96;  // of all models
@@ -294,4 +294,4 @@ TEST(RanksCuda, InvariantRowsAreAlikeAloneAndTogether) {
 }
 
 }  // namespace
-}  // namespace headrace
+}  // namespace headrace::ranks_cuda_test

@@ -16,7 +16,7 @@
 #include "cpu_models_fixture.h"
 #include "tensor/device.h"
 
-namespace headrace {
+namespace headrace::stages_cuda_test {
 namespace {
 
 constexpr int32_t kVocab = 96;  // of all models
@@ -157,4 +157,4 @@ TEST(StagesCuda, AWideModelAnswersAsOneTurnAfterTurn) {
 }
 
 }  // namespace
-}  // namespace headrace
+}  // namespace headrace::stages_cuda_test

@@ -10,7 +10,7 @@
 #include "../golden/model_under_test.h"
 #include "base/rng.h"
 
-namespace headrace {
+namespace headrace::state_engine_test {
 namespace {
 
 constexpr int32_t kVocab = 96;
@@ -245,4 +245,4 @@ TEST(StateEngine, NothingIsProposed) {
 }
 
 }  // namespace
-}  // namespace headrace
+}  // namespace headrace::state_engine_test

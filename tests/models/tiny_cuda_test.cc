@@ -16,7 +16,7 @@
 #include "tensor/device.h"
 #include "weights/safetensors.h"
 
-namespace headrace {
+namespace headrace::tiny_cuda_test {
 namespace {
 
 constexpr const char* kFolder = "tests/data/models";
@@ -247,11 +247,10 @@ TEST(TinyCuda, AnswersInF16AreNearer) {
 TEST(TinyCuda, QuantisedModelsStayPacked) {
   if (!cuda_device_present()) GTEST_SKIP() << "not run: there is no GPU";
   for (const char* name : {"/qwen2-gptq", "/llama-gptq8", "/qwen3-awq", "/llama-compressed"}) {
-    for (const auto [dtype, distance_max] : {std::pair(DType::kBF16, 0.5), {DType::kF16, 0.1}}) {
+    for (const auto& [dtype, distance_max] : {std::pair(DType::kBF16, 0.5), {DType::kF16, 0.1}}) {
       StackOptions options = options_of(std::string(kFolder) + name, DeviceChoice::kGpu, dtype);
       options.load.block_weights = BlockWeights::kPacked;
-      // Some of its matrices are FP8, whose rows of activations become that, too.
-      const bool float8 = options.model.ends_with("llama-compressed");
+      const bool float8 = options.model.ends_with("llama-compressed");  // so are some of its rows
       expect_model_near(options, float8 ? 0.5 : distance_max);
     }
   }
@@ -437,7 +436,7 @@ TEST_P(TinyCudaKv, KeysAndValuesAreNear) {
     const auto options = with_format(options_of(path, DeviceChoice::kGpu, DType::kF16));
     const auto model = ModelUnderTest::load(options);
     if (!model.ok()) {
-      const std::string& message = model.status().message();
+      const std::string message = model.status().message();
       EXPECT_TRUE(message.find("keep latents, which are not kept in") != std::string::npos ||
                   message.find("two sizes, which are not kept in") != std::string::npos ||
                   (GetParam() == KvFormat::kInt4 &&
@@ -451,7 +450,9 @@ TEST_P(TinyCudaKv, KeysAndValuesAreNear) {
     expect_model_near(options, GetParam() == KvFormat::kFp8 ? 5.0 : 2.0);
     ++near;
   }
-  if (GetParam() != KvFormat::kInt4) EXPECT_GT(near, 60);
+  if (GetParam() != KvFormat::kInt4) {
+    EXPECT_GT(near, 60);
+  }
 }
 
 // Decode and prompts of each head size, by the fast kernels and by the slow one, of which nothing
@@ -696,4 +697,4 @@ TEST(TinyCuda, BatchInvariantRowsInFewLaunchesAreBitEqual) {
 }
 
 }  // namespace
-}  // namespace headrace
+}  // namespace headrace::tiny_cuda_test

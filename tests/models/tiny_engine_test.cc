@@ -17,7 +17,7 @@
 #include "../golden/model_under_test.h"
 #include "base/rng.h"
 
-namespace headrace {
+namespace headrace::tiny_engine_test {
 namespace {
 
 namespace fs = std::filesystem;
@@ -338,4 +338,4 @@ TEST(TinyEngine, BlocksBehindTheWindowAreFree) {
 }
 
 }  // namespace
-}  // namespace headrace
+}  // namespace headrace::tiny_engine_test

@@ -11,7 +11,7 @@
 #include "draft_fixture.h"
 #include "sched/draft_source.h"
 
-namespace headrace {
+namespace headrace::tree_engine_test {
 namespace {
 
 // Knows the answers: trees in which every second branch begins with what comes next, somewhere, and
@@ -204,4 +204,4 @@ INSTANTIATE_TEST_SUITE_P(EqualBits, TreeEngineBits, ::testing::ValuesIn(kEqualBi
                          [](const auto& info) { return std::string(info.param.name); });
 
 }  // namespace
-}  // namespace headrace
+}  // namespace headrace::tree_engine_test

@@ -19,7 +19,7 @@
 #include "ops/op.h"
 #include "tensor/device.h"
 
-namespace headrace {
+namespace headrace::wide_cuda_test {
 namespace {
 
 constexpr int32_t kVocab = 96, kLayers = 2;
@@ -224,4 +224,4 @@ TEST(WideCuda, PromptsInFp8HaveTheBitsOfGatesApart) {
 }
 
 }  // namespace
-}  // namespace headrace
+}  // namespace headrace::wide_cuda_test

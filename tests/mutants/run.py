@@ -166,9 +166,8 @@ class Build:
         planted.parent.mkdir(parents=True)
         copy.rename(planted)
         objects = {}
-        for user, (file, command) in self.compiled.items():
-            if pathlib.Path(user).parent != pathlib.Path(source).parent:
-                continue
+        beside = {compiled for user, compiled in self.compiled.items() if pathlib.Path(user).parent == pathlib.Path(source).parent}
+        for file, command in sorted(beside):
             with_header = re.sub(r" -c ", f" -iquote {folder / 'include'} -c ", command)
             if str(planted) in must(self.words_of(with_header, file, "-M"), "list its headers", cwd=self.folder):
                 objects.update(self.compile(with_header, file, folder / f"mutant_{len(objects)}.o"))

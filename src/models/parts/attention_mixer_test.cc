@@ -8,7 +8,7 @@
 
 #include "models/parts/part_fixture.h"
 
-namespace headrace {
+namespace headrace::attention_mixer_test {
 namespace {
 
 constexpr int64_t kHidden = 24;
@@ -295,4 +295,4 @@ TEST(AttentionMixer, KeepsWhatItsSpecSays) {
 }
 
 }  // namespace
-}  // namespace headrace
+}  // namespace headrace::attention_mixer_test

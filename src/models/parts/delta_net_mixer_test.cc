@@ -5,7 +5,7 @@
 #include "models/made_model_fixture.h"
 #include "models/parts/part_fixture.h"
 
-namespace headrace {
+namespace headrace::delta_net_mixer_test {
 namespace {
 
 constexpr int64_t kHidden = 24;
@@ -105,4 +105,4 @@ TEST(DeltaNetMixer, AGpuTakesNegativeEigenvalues) {
 }
 
 }  // namespace
-}  // namespace headrace
+}  // namespace headrace::delta_net_mixer_test

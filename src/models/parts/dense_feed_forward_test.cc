@@ -4,7 +4,7 @@
 
 #include "models/parts/part_fixture.h"
 
-namespace headrace {
+namespace headrace::dense_feed_forward_test {
 namespace {
 
 constexpr int64_t kHidden = 24;
@@ -91,4 +91,4 @@ TEST(DenseFeedForward, ScratchIsSmallerInPlace) {
 }
 
 }  // namespace
-}  // namespace headrace
+}  // namespace headrace::dense_feed_forward_test

@@ -5,7 +5,7 @@
 #include "models/made_model_fixture.h"
 #include "models/parts/part_fixture.h"
 
-namespace headrace {
+namespace headrace::kimi_delta_mixer_test {
 namespace {
 
 constexpr KimiDeltaSpec kSpec{.heads = {.count = 3, .dim = 12}, .taps = 4, .norm_eps = 1e-6f};
@@ -45,4 +45,4 @@ TEST(KimiDeltaMixer, HeadsThatAGpuDoesNotTakeAreRefusedByName) {
 }
 
 }  // namespace
-}  // namespace headrace
+}  // namespace headrace::kimi_delta_mixer_test

@@ -9,7 +9,7 @@
 
 #include "models/parts/part_fixture.h"
 
-namespace headrace {
+namespace headrace::latent_attention_mixer_test {
 namespace {
 
 constexpr int64_t kHidden = 24;
@@ -345,4 +345,4 @@ TEST_F(LatentAttention, ALargeOneIsRefusedOnAGpu) {
 }
 
 }  // namespace
-}  // namespace headrace
+}  // namespace headrace::latent_attention_mixer_test

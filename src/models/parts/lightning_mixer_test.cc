@@ -7,7 +7,7 @@
 
 #include "models/parts/part_fixture.h"
 
-namespace headrace {
+namespace headrace::lightning_mixer_test {
 namespace {
 
 constexpr int64_t kHidden = 20;
@@ -85,4 +85,4 @@ TEST(LightningMixer, HeadsThatAGpuDoesNotTakeAreRefusedByName) {
 }
 
 }  // namespace
-}  // namespace headrace
+}  // namespace headrace::lightning_mixer_test

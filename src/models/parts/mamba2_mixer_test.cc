@@ -7,7 +7,7 @@
 #include "models/made_model_fixture.h"
 #include "models/parts/part_fixture.h"
 
-namespace headrace {
+namespace headrace::mamba2_mixer_test {
 namespace {
 
 constexpr int32_t kRows = 60;
@@ -60,4 +60,4 @@ TEST(Mamba2Mixer, LayersMayLackAPart) {
 }
 
 }  // namespace
-}  // namespace headrace
+}  // namespace headrace::mamba2_mixer_test

@@ -7,7 +7,7 @@
 #include "models/made_model_fixture.h"
 #include "models/parts/part_fixture.h"
 
-namespace headrace {
+namespace headrace::mamba_mixer_test {
 namespace {
 
 constexpr int32_t kRows = 60;
@@ -35,4 +35,4 @@ TEST(MambaMixer, RunsInADecoder) {
 }
 
 }  // namespace
-}  // namespace headrace
+}  // namespace headrace::mamba_mixer_test

@@ -11,7 +11,7 @@
 #include "models/parts/part_fixture.h"
 #include "tensor/thread_ranks.h"
 
-namespace headrace {
+namespace headrace::mixture_feed_forward_test {
 namespace {
 
 constexpr int64_t kHidden = 24;
@@ -348,4 +348,4 @@ TEST(MixtureFeedForward, MoreExpertsThanAGpuRoutesAreRefused) {
 }
 
 }  // namespace
-}  // namespace headrace
+}  // namespace headrace::mixture_feed_forward_test

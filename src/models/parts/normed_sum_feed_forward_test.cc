@@ -10,7 +10,7 @@
 
 #include "models/parts/part_fixture.h"
 
-namespace headrace {
+namespace headrace::normed_sum_feed_forward_test {
 namespace {
 
 constexpr int64_t kHidden = 24;
@@ -114,4 +114,4 @@ TEST(NormedSumFeedForward, EqualsPlainLoops) {
 }
 
 }  // namespace
-}  // namespace headrace
+}  // namespace headrace::normed_sum_feed_forward_test

@@ -7,7 +7,7 @@
 #include "models/made_model_fixture.h"
 #include "models/parts/part_fixture.h"
 
-namespace headrace {
+namespace headrace::rg_lru_mixer_test {
 namespace {
 
 constexpr RgLruSpec kSpec{.channels = 24, .heads = 3, .taps = 4};
@@ -33,4 +33,4 @@ TEST(RgLruMixer, ConvolutionsThatAGpuDoesNotTakeAreRefusedByName) {
 }
 
 }  // namespace
-}  // namespace headrace
+}  // namespace headrace::rg_lru_mixer_test

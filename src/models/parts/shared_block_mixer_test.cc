@@ -6,7 +6,7 @@
 
 #include "models/made_model_fixture.h"
 
-namespace headrace {
+namespace headrace::shared_block_mixer_test {
 namespace {
 
 constexpr int32_t kRank = 4;
@@ -61,4 +61,4 @@ TEST(SharedBlockMixer, RunsInADecoder) {
 }
 
 }  // namespace
-}  // namespace headrace
+}  // namespace headrace::shared_block_mixer_test

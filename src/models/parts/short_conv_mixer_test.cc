@@ -5,7 +5,7 @@
 #include "models/made_model_fixture.h"
 #include "models/parts/part_fixture.h"
 
-namespace headrace {
+namespace headrace::short_conv_mixer_test {
 namespace {
 
 constexpr size_t kHidden = 24;
@@ -63,4 +63,4 @@ TEST(ShortConvMixer, MoreTapsThanAGpuTakesAreRefused) {
 }
 
 }  // namespace
-}  // namespace headrace
+}  // namespace headrace::short_conv_mixer_test

@@ -8,7 +8,7 @@
 #include "models/parts/channel_mix_mixer.h"
 #include "models/parts/part_fixture.h"
 
-namespace headrace {
+namespace headrace::time_mix_mixer_test {
 namespace {
 
 constexpr int32_t kRows = 60;
@@ -116,4 +116,4 @@ TEST(TimeMixMixer, HeadsThatAGpuDoesNotTakeAreRefusedByName) {
 }
 
 }  // namespace
-}  // namespace headrace
+}  // namespace headrace::time_mix_mixer_test

@@ -5,8 +5,10 @@
 
 #include "ops/attention/attention_cuda_fixture.h"
 
-namespace headrace {
+namespace headrace::attention_columns_cuda_test {
 namespace {
+
+using namespace attention_cuda_fixture;
 
 class AttentionColumnsCuda : public AttentionCuda {};
 
@@ -61,4 +63,4 @@ TEST_F(AttentionColumnsCuda, ScalesFarFromOne) {
 }
 
 }  // namespace
-}  // namespace headrace
+}  // namespace headrace::attention_columns_cuda_test

@@ -16,7 +16,7 @@
 #include "ops/attention/plan.h"
 #include "ops/op_fixture.h"
 
-namespace headrace {
+namespace headrace::attention_cuda_fixture {
 namespace {
 
 constexpr int32_t kBlock = 16;
@@ -555,4 +555,4 @@ class AttentionCuda : public testing::Test {
 };
 
 }  // namespace
-}  // namespace headrace
+}  // namespace headrace::attention_cuda_fixture

@@ -10,8 +10,10 @@
 
 #include "ops/attention/attention_cuda_fixture.h"
 
-namespace headrace {
+namespace headrace::attention_cuda_test {
 namespace {
+
+using namespace attention_cuda_fixture;
 
 // Prompts, a chunk in the middle of another, few rows, decode rows.
 const std::vector<Part> kMixed = {{37, 37}, {150, 451}, {1, 1},     {1, 530}, {3, 200},
@@ -252,4 +254,4 @@ TEST_F(AttentionCuda, ANanStaysInItsSequence) {
 }
 
 }  // namespace
-}  // namespace headrace
+}  // namespace headrace::attention_cuda_test

@@ -7,8 +7,10 @@
 
 #include "ops/attention/attention_cuda_fixture.h"
 
-namespace headrace {
+namespace headrace::attention_heads_cuda_test {
 namespace {
+
+using namespace attention_cuda_fixture;
 
 // Prompts, a chunk in the middle of another, few rows (of a sequence that verifies proposals, too),
 // decode rows.
@@ -258,4 +260,4 @@ TEST_F(AttentionNarrowValuesCuda, BlocksBeyondTwoToThe31Elements) {
 }
 
 }  // namespace
-}  // namespace headrace
+}  // namespace headrace::attention_heads_cuda_test

@@ -12,7 +12,7 @@
 #include "ops/op_fixture.h"
 #include "tensor/half.h"
 
-namespace headrace {
+namespace headrace::attention_test {
 namespace {
 
 using namespace attention_fixture;
@@ -330,4 +330,4 @@ TEST(Attention, ANanStaysInItsSequenceAndBehindIt) {
 }
 
 }  // namespace
-}  // namespace headrace
+}  // namespace headrace::attention_test

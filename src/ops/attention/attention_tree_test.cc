@@ -9,7 +9,7 @@
 
 #include "ops/attention/attention_fixture.h"
 
-namespace headrace {
+namespace headrace::attention_tree_test {
 namespace {
 
 using namespace attention_fixture;
@@ -143,4 +143,4 @@ TEST(Attention, ANanOfABranchIsSeenOnItsPathAlone) {
 }
 
 }  // namespace
-}  // namespace headrace
+}  // namespace headrace::attention_tree_test

@@ -4,7 +4,7 @@
 
 #include "ops/op_fixture.h"
 
-namespace headrace {
+namespace headrace::full_attention_test {
 namespace {
 
 constexpr int32_t kReach = 40;
@@ -163,4 +163,4 @@ TEST(FullAttention, ASequenceHasTheSameBitsAloneAndAmongOthers) {
 }
 
 }  // namespace
-}  // namespace headrace
+}  // namespace headrace::full_attention_test

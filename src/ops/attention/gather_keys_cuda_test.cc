@@ -11,7 +11,7 @@
 #include "ops/attention/latent_plan.h"
 #include "ops/attention/step_rows_cuda_fixture.h"
 
-namespace headrace {
+namespace headrace::gather_keys_cuda_test {
 namespace {
 
 constexpr float kScale = 0.11f;
@@ -237,4 +237,4 @@ TEST(GatherKeysCuda, OfAllKeysARowHasTheBitsOfTheCache) {
 }
 
 }  // namespace
-}  // namespace headrace
+}  // namespace headrace::gather_keys_cuda_test

@@ -4,7 +4,7 @@
 
 #include "ops/attention/attention_fixture.h"
 
-namespace headrace {
+namespace headrace::gather_keys_test {
 namespace {
 
 using attention_fixture::Setting;
@@ -88,4 +88,4 @@ TEST(GatherKeys, AttentionOfWhatIsGatheredHasTheBitsOfTheCache) {
 }
 
 }  // namespace
-}  // namespace headrace
+}  // namespace headrace::gather_keys_test

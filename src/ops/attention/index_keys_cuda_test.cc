@@ -7,7 +7,7 @@
 #include "ops/attention/kv_numbers.h"
 #include "ops/cuda_fixture.h"
 
-namespace headrace {
+namespace headrace::index_keys_cuda_test {
 namespace {
 
 constexpr int64_t kTokens = 37;
@@ -117,4 +117,4 @@ TEST(IndexKeysCuda, WhatIsKeptAndAskedIsTheCpus) {
 }
 
 }  // namespace
-}  // namespace headrace
+}  // namespace headrace::index_keys_cuda_test

@@ -8,7 +8,7 @@
 #include "ops/attention/kv_numbers.h"
 #include "ops/op_fixture.h"
 
-namespace headrace {
+namespace headrace::index_keys_test {
 namespace {
 
 constexpr int32_t kDim = 12, kPairs = 3, kHeads = 2, kTokens = 21;
@@ -87,4 +87,4 @@ INSTANTIATE_TEST_SUITE_P(Formats, IndexKeysTest,
                                          KvFormat::kInt4));
 
 }  // namespace
-}  // namespace headrace
+}  // namespace headrace::index_keys_test

@@ -12,7 +12,7 @@
 #include "ops/attention/plan.h"
 #include "ops/cuda_fixture.h"
 
-namespace headrace {
+namespace headrace::latent_cuda_test {
 namespace {
 
 constexpr int32_t kBlockTokens = 16;
@@ -282,4 +282,4 @@ TEST(LatentCuda, WhatIsKeptIsTheCpus) {
 }
 
 }  // namespace
-}  // namespace headrace
+}  // namespace headrace::latent_cuda_test

@@ -8,7 +8,7 @@
 #include "ops/attention/kv_numbers.h"
 #include "ops/op_fixture.h"
 
-namespace headrace {
+namespace headrace::latent_kv_test {
 namespace {
 
 constexpr int32_t kLatent = 32, kRotated = 6, kHeads = 3, kQuery = 10, kTokens = 21;
@@ -94,4 +94,4 @@ INSTANTIATE_TEST_SUITE_P(Formats, LatentKvTest,
                          testing::Values(KvFormat::kF32, KvFormat::kF16, KvFormat::kInt8));
 
 }  // namespace
-}  // namespace headrace
+}  // namespace headrace::latent_kv_test

@@ -8,7 +8,7 @@
 
 #include "base/rng.h"
 
-namespace headrace {
+namespace headrace::latent_plan_test {
 namespace {
 
 AttentionPlanShape shape_of(int32_t heads, bool batch_invariant = false) {
@@ -128,4 +128,4 @@ TEST(LatentPlan, WithoutWorkThereIsNone) {
 }
 
 }  // namespace
-}  // namespace headrace
+}  // namespace headrace::latent_plan_test

@@ -8,7 +8,7 @@
 #include "ops/attention/kv_numbers.h"
 #include "ops/cuda_fixture.h"
 
-namespace headrace {
+namespace headrace::page_rows_test {
 namespace {
 
 constexpr int32_t kHeads = 3, kKeyDim = 6, kValueDim = 4;
@@ -102,4 +102,4 @@ TEST(PageRowsCuda, StoresAndLoadsWhatTheCpuDoes) {
 }
 
 }  // namespace
-}  // namespace headrace
+}  // namespace headrace::page_rows_test

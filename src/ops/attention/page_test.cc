@@ -8,7 +8,7 @@
 
 #include "ops/attention/page.cuh"
 
-namespace headrace::gpu {
+namespace headrace::gpu::page_test {
 namespace {
 
 // (token, component) of each 16-bit element by its byte offset, as a box {chunk, 8 tokens, d /
@@ -61,4 +61,4 @@ TEST(AttentionPage, UnitsLieWhereTheCopyEnginePutsThem) {
 }
 
 }  // namespace
-}  // namespace headrace::gpu
+}  // namespace headrace::gpu::page_test

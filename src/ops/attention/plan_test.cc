@@ -11,7 +11,7 @@
 #include "base/rng.h"
 #include "ops/attention/decode_items.h"
 
-namespace headrace {
+namespace headrace::plan_test {
 namespace {
 
 struct Planned {
@@ -538,4 +538,4 @@ TEST(AttentionPlan, AnEmptyStepHasNoWork) {
 }
 
 }  // namespace
-}  // namespace headrace
+}  // namespace headrace::plan_test

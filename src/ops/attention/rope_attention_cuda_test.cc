@@ -14,7 +14,7 @@
 #include "ops/cuda_fixture.h"
 #include "ops/rows/row_gather.h"
 
-namespace headrace {
+namespace headrace::rope_attention_cuda_test {
 namespace {
 
 constexpr int32_t kBlock = 16;
@@ -500,4 +500,4 @@ TEST_F(RopeAttentionCuda, WhatTwoOpsKeep) {
 }
 
 }  // namespace
-}  // namespace headrace
+}  // namespace headrace::rope_attention_cuda_test

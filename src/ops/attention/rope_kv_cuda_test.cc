@@ -10,7 +10,7 @@
 #include "ops/attention/rope_kv.h"
 #include "ops/cuda_fixture.h"
 
-namespace headrace {
+namespace headrace::rope_kv_cuda_test {
 namespace {
 
 struct Case {
@@ -232,4 +232,4 @@ TEST(RopeKvCuda, QueriesAloneWithoutRotation) {
 }
 
 }  // namespace
-}  // namespace headrace
+}  // namespace headrace::rope_kv_cuda_test

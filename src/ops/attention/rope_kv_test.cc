@@ -10,7 +10,7 @@
 #include "ops/op_fixture.h"
 #include "ops/rows/rope_angles.h"
 
-namespace headrace {
+namespace headrace::rope_kv_test {
 namespace {
 
 struct Heads {
@@ -383,4 +383,4 @@ TEST(RopeKv, RotationKeepsRelativePositions) {
 }
 
 }  // namespace
-}  // namespace headrace
+}  // namespace headrace::rope_kv_test

@@ -10,7 +10,7 @@
 #include "ops/attention/select_keys.h"
 #include "ops/attention/step_rows_cuda_fixture.h"
 
-namespace headrace {
+namespace headrace::select_keys_cuda_test {
 namespace {
 
 constexpr int32_t kUnwritten = -7, kGap = 3;  // places behind those of a row
@@ -281,4 +281,4 @@ TEST(SelectKeysCuda, ScoresThatAreNoNumbersDoNoHarm) {
 }
 
 }  // namespace
-}  // namespace headrace
+}  // namespace headrace::select_keys_cuda_test

@@ -8,7 +8,7 @@
 #include "ops/attention/kv_numbers.h"
 #include "ops/op_fixture.h"
 
-namespace headrace {
+namespace headrace::select_keys_test {
 namespace {
 
 constexpr int32_t kHeads = 6, kDim = 20, kTop = 9, kTokens = 75, kBlocks = 6, kTableOffset = 3;
@@ -208,4 +208,4 @@ TEST(SelectKeys, ScoresThatAreNoNumbersDoNoHarm) {
 }
 
 }  // namespace
-}  // namespace headrace
+}  // namespace headrace::select_keys_test

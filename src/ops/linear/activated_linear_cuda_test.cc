@@ -13,7 +13,7 @@
 #include "ops/linear/activated_linear.h"
 #include "ops/packing/random_matrix.h"
 
-namespace headrace {
+namespace headrace::activated_linear_cuda_test {
 namespace {
 
 struct Case {
@@ -225,4 +225,4 @@ TEST(ActivatedLinearCuda, TilesOfRowsBeyondF16AndOfNoNumbers) {
 }
 
 }  // namespace
-}  // namespace headrace
+}  // namespace headrace::activated_linear_cuda_test

@@ -4,7 +4,7 @@
 
 #include "ops/op_fixture.h"
 
-namespace headrace {
+namespace headrace::activated_linear_test {
 namespace {
 
 TEST(ActivatedLinear, OnACpuIsTwoOps) {
@@ -35,4 +35,4 @@ TEST(ActivatedLinear, OnACpuIsTwoOps) {
 }
 
 }  // namespace
-}  // namespace headrace
+}  // namespace headrace::activated_linear_test

@@ -8,7 +8,7 @@
 #include "ops/linear/segment_fixture.h"
 #include "ops/packing/pack_blocks.h"
 
-namespace headrace {
+namespace headrace::blocks_gemv_plan_test {
 namespace {
 
 constexpr int32_t kMultiprocessors = 132;
@@ -59,4 +59,4 @@ TEST(BlocksGemvPlan, OfWholeStagesAlone) {
 }
 
 }  // namespace
-}  // namespace headrace
+}  // namespace headrace::blocks_gemv_plan_test

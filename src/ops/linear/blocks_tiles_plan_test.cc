@@ -13,7 +13,7 @@
 #include "ops/packing/pack_blocks.h"
 #include "ops/packing/random_matrix.h"
 
-namespace headrace {
+namespace headrace::blocks_tiles_plan_test {
 namespace {
 
 constexpr int32_t kMultiprocessors = 132;
@@ -75,4 +75,4 @@ TEST(BlocksTilesPlan, EveryUnitComesOnce) {
 }
 
 }  // namespace
-}  // namespace headrace
+}  // namespace headrace::blocks_tiles_plan_test

@@ -13,7 +13,7 @@
 #include "ops/linear/protocol_fixture.h"
 #include "ops/linear/tiles_layout.h"
 
-namespace headrace {
+namespace headrace::blocks_tiles_protocol_test {
 namespace {
 
 struct TilesCase {
@@ -195,4 +195,4 @@ TEST(BlocksTilesProtocol, NobodyWaitsForEverAndNoStageIsOverwritten) {
 }
 
 }  // namespace
-}  // namespace headrace
+}  // namespace headrace::blocks_tiles_protocol_test

@@ -13,7 +13,7 @@
 #include "ops/packing/pack_blocks.h"
 #include "ops/packing/random_matrix.h"
 
-namespace headrace {
+namespace headrace::blocks_wide_plan_test {
 namespace {
 
 constexpr int32_t kMultiprocessors = 132;
@@ -64,4 +64,4 @@ TEST(BlocksWidePlan, TheLastStepIsWhole) {
 }
 
 }  // namespace
-}  // namespace headrace
+}  // namespace headrace::blocks_wide_plan_test

@@ -2,7 +2,7 @@
 
 #include <gtest/gtest.h>
 
-namespace headrace {
+namespace headrace::cpu_plan_test {
 namespace {
 
 constexpr LinearPanelKernels kPanels{.tile_rows = 6,
@@ -80,4 +80,4 @@ TEST(LinearCpuPlan, BlocksOfRowsAreWholeTiles) {
 }
 
 }  // namespace
-}  // namespace headrace
+}  // namespace headrace::cpu_plan_test

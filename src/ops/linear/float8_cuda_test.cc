@@ -10,7 +10,7 @@
 #include "ops/linear/fused.h"
 #include "tensor/float8.h"
 
-namespace headrace {
+namespace headrace::float8_cuda_test {
 namespace {
 
 // What rows stand for once they are e4m3 numbers with a scale a row. Weights are divided by it,
@@ -413,4 +413,4 @@ TEST(Float8Cuda, OddShapesStayMatrices) {
 }
 
 }  // namespace
-}  // namespace headrace
+}  // namespace headrace::float8_cuda_test

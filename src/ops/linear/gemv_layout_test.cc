@@ -12,7 +12,7 @@
 #include "base/rng.h"
 #include "ops/linear/gemv.h"
 
-namespace headrace {
+namespace headrace::gemv_layout_test {
 namespace {
 
 constexpr int kColumns = gemv_columns(kGemvXBytes);  // of 16-bit weights
@@ -205,4 +205,4 @@ TEST(GemvPlan, EveryTileHasABlockAndEverySumAPlace) {
 }
 
 }  // namespace
-}  // namespace headrace
+}  // namespace headrace::gemv_layout_test

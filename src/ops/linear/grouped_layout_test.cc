@@ -11,7 +11,7 @@
 #include "ops/linear/grouped.h"
 #include "ops/linear/wgmma_fixture.h"
 
-namespace headrace {
+namespace headrace::grouped_layout_test {
 namespace {
 
 using FewTiles = GroupedShape<1, 128, 1>;
@@ -287,4 +287,4 @@ TEST(GroupedPlan, TilesFollowTheRowsOfAnExpert) {
 }
 
 }  // namespace
-}  // namespace headrace
+}  // namespace headrace::grouped_layout_test

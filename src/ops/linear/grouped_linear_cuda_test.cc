@@ -13,7 +13,7 @@
 #include "ops/linear/linear.h"
 #include "ops/packing/random_matrix.h"
 
-namespace headrace {
+namespace headrace::grouped_linear_cuda_test {
 namespace {
 
 struct GroupedCase {
@@ -385,4 +385,4 @@ TEST(ExactLinearCuda, IsThePlainSum) {
 }
 
 }  // namespace
-}  // namespace headrace
+}  // namespace headrace::grouped_linear_cuda_test

@@ -9,7 +9,7 @@
 
 #include "ops/op_fixture.h"
 
-namespace headrace {
+namespace headrace::grouped_linear_test {
 namespace {
 
 LinearWeight weight_of(Device& device, std::vector<float>& values, int64_t n, int64_t k) {
@@ -88,4 +88,4 @@ TEST(GroupedLinear, GatesWhatItMultiplies) {
 }
 
 }  // namespace
-}  // namespace headrace
+}  // namespace headrace::grouped_linear_test

@@ -13,7 +13,7 @@
 #include "ops/linear/grouped_layout.h"
 #include "ops/linear/protocol_fixture.h"
 
-namespace headrace {
+namespace headrace::grouped_protocol_test {
 namespace {
 
 // What a cluster does for a tile.
@@ -151,4 +151,4 @@ TEST(GroupedProtocol, NobodyWaitsForEverAndNoStageIsOverwritten) {
 }
 
 }  // namespace
-}  // namespace headrace
+}  // namespace headrace::grouped_protocol_test

@@ -7,7 +7,7 @@
 
 #include "ops/cuda_fixture.h"
 
-namespace headrace {
+namespace headrace::head_linear_cuda_test {
 namespace {
 
 struct HeadCase {
@@ -71,4 +71,4 @@ TEST(HeadLinearCuda, EveryKernelIsThePlainLoops) {
 }
 
 }  // namespace
-}  // namespace headrace
+}  // namespace headrace::head_linear_cuda_test

@@ -11,7 +11,7 @@
 #include "ops/packing/random_matrix.h"
 #include "tensor/quantised_row.h"
 
-namespace headrace {
+namespace headrace::linear_cuda_test {
 namespace {
 
 struct Case {
@@ -628,4 +628,4 @@ TEST(MatrixWeight, TheCpuDoesNotTakeHalfPrecision) {
 }
 
 }  // namespace
-}  // namespace headrace
+}  // namespace headrace::linear_cuda_test

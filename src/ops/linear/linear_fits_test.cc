@@ -19,7 +19,7 @@
 #include "ops/op_fixture.h"
 #include "tensor/uploader.h"
 
-namespace headrace {
+namespace headrace::linear_fits_test {
 namespace {
 
 // What a weight is made of: stacked matrices, each of a file's type, and what they become.
@@ -223,4 +223,4 @@ TEST(LinearFits, ArgumentsOfNothingAreNoKernelsOfAGpu) {
 }
 
 }  // namespace
-}  // namespace headrace
+}  // namespace headrace::linear_fits_test

@@ -18,7 +18,7 @@
 #include "tensor/block_quants.h"
 #include "tensor/half.h"
 
-namespace headrace {
+namespace headrace::linear_test {
 namespace {
 
 float normal(Rng& rng) {  // sum of 4 uniforms: near enough to a normal, sigma 1
@@ -691,4 +691,4 @@ TEST_F(LinearTest, WrongShapesAreBugs) {
 }
 
 }  // namespace
-}  // namespace headrace
+}  // namespace headrace::linear_test

@@ -14,7 +14,7 @@
 #include "ops/linear/lora_slot.h"
 #include "ops/op_fixture.h"
 
-namespace headrace {
+namespace headrace::lora_layout_test {
 namespace {
 
 using LoraSums = std::array<std::array<float, 4>, 32>;  // of a warp's lanes
@@ -181,4 +181,4 @@ TEST(LoraLayout, TasksAreAsManyAsAnyStepOfSoManyRowsNeeds) {
 }
 
 }  // namespace
-}  // namespace headrace
+}  // namespace headrace::lora_layout_test

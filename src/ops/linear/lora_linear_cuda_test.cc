@@ -12,7 +12,7 @@
 #include "ops/cuda_fixture.h"
 #include "ops/linear/lora_linear.h"
 
-namespace headrace {
+namespace headrace::lora_linear_cuda_test {
 namespace {
 
 struct LoraCase {
@@ -363,4 +363,4 @@ TEST(LoraLinearCuda, ARecordingRunsWithOtherAdapters) {
 }
 
 }  // namespace
-}  // namespace headrace
+}  // namespace headrace::lora_linear_cuda_test

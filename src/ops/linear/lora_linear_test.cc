@@ -8,7 +8,7 @@
 #include "ops/op_fixture.h"
 #include "tensor/half.h"
 
-namespace headrace {
+namespace headrace::lora_linear_test {
 namespace {
 
 // Rows of a type, padded with zeros as a factor's A is.
@@ -140,4 +140,4 @@ TEST(LoraLinear, AnAdapterOfNoFactorsAddsNothing) {
 }
 
 }  // namespace
-}  // namespace headrace
+}  // namespace headrace::lora_linear_test

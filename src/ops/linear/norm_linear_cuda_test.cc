@@ -10,7 +10,7 @@
 #include "ops/linear/norm_linear.h"
 #include "ops/packing/random_matrix.h"
 
-namespace headrace {
+namespace headrace::norm_linear_cuda_test {
 namespace {
 
 constexpr float kEps = 1e-5f;
@@ -397,4 +397,4 @@ TEST(NormLinearCuda, ARowHasTheSameBitsWhateverStandsBesideIt) {
 }
 
 }  // namespace
-}  // namespace headrace
+}  // namespace headrace::norm_linear_cuda_test

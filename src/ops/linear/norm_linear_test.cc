@@ -4,7 +4,7 @@
 
 #include "ops/op_fixture.h"
 
-namespace headrace {
+namespace headrace::norm_linear_test {
 namespace {
 
 constexpr int64_t kRows = 9, kK = 64, kFeatures = 24;
@@ -74,4 +74,4 @@ TEST_F(NormLinearTest, TwoGatedOpsAreTheNormThenTheGatedProduct) {
 }
 
 }  // namespace
-}  // namespace headrace
+}  // namespace headrace::norm_linear_test

@@ -9,7 +9,7 @@
 #include "ops/cuda_fixture.h"
 #include "ops/linear/norm_route.h"
 
-namespace headrace {
+namespace headrace::norm_route_cuda_test {
 namespace {
 
 struct NormRouteCase {
@@ -136,4 +136,4 @@ TEST(NormRouteCuda, EveryKernelIsTheThreeOps) {
 }
 
 }  // namespace
-}  // namespace headrace
+}  // namespace headrace::norm_route_cuda_test

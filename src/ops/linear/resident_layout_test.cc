@@ -14,7 +14,7 @@
 #include "base/rng.h"
 #include "ops/linear/resident.h"
 
-namespace headrace {
+namespace headrace::resident_layout_test {
 namespace {
 
 // Rows of small integers, in order to compare sums exactly.
@@ -267,4 +267,4 @@ TEST(ResidentPlan, OfASmallModel) {
 }
 
 }  // namespace
-}  // namespace headrace
+}  // namespace headrace::resident_layout_test

@@ -6,7 +6,7 @@
 
 #include "ops/op_fixture.h"
 
-namespace headrace {
+namespace headrace::residual_linear_test {
 namespace {
 
 constexpr int64_t kRows = 5, kN = 48, kK = 64;
@@ -108,4 +108,4 @@ TEST(ResidualLinear, ItsProductGoesWhereItsKernelPutsIt) {
 }
 
 }  // namespace
-}  // namespace headrace
+}  // namespace headrace::residual_linear_test

@@ -12,7 +12,7 @@
 #include "gpu/ring_place.h"
 #include "ops/linear/protocol_fixture.h"
 
-namespace headrace {
+namespace headrace::stream_protocol_test {
 namespace {
 
 struct StreamCase {
@@ -127,4 +127,4 @@ TEST(StreamProtocol, NobodyWaitsForEverAndNoStageIsOverwritten) {
 }
 
 }  // namespace
-}  // namespace headrace
+}  // namespace headrace::stream_protocol_test

@@ -11,7 +11,7 @@
 #include "ops/linear/wgmma.h"
 #include "ops/linear/wgmma_fixture.h"
 
-namespace headrace {
+namespace headrace::wgmma_layout_test {
 namespace {
 
 template <int kTile, bool kGated>
@@ -209,4 +209,4 @@ TEST(LinearWgmmaLayout, TheWidthOfATileFollowsTheRounds) {
 }
 
 }  // namespace
-}  // namespace headrace
+}  // namespace headrace::wgmma_layout_test

@@ -12,7 +12,7 @@
 #include "ops/linear/protocol_fixture.h"
 #include "ops/linear/wgmma_layout.h"
 
-namespace headrace {
+namespace headrace::wgmma_protocol_test {
 namespace {
 
 constexpr int kParts = 1 + kWgmmaBlocks;  // of a stage: x, and a part of W from each block
@@ -109,4 +109,4 @@ TEST(LinearWgmmaProtocol, NobodyWaitsForEverAndNoStageIsOverwritten) {
 }
 
 }  // namespace
-}  // namespace headrace
+}  // namespace headrace::wgmma_protocol_test

@@ -11,7 +11,7 @@
 #include "tensor/quantised_row.h"
 #include "tensor/uploader.h"
 
-namespace headrace {
+namespace headrace::packed_weight_test {
 namespace {
 
 std::vector<std::byte> random_matrix(Rng& rng, DType dtype, int64_t n, int64_t k) {
@@ -280,4 +280,4 @@ TEST(LinearWeight, SaysWhatItCannotPack) {
 }
 
 }  // namespace
-}  // namespace headrace
+}  // namespace headrace::packed_weight_test

@@ -14,7 +14,7 @@
 #include "base/rng.h"
 #include "tensor/half.h"
 
-namespace headrace {
+namespace headrace::peer_ranks_test {
 namespace {
 
 TEST(PeerRanks, OfNullDevicesKnowTheirPlaces) {
@@ -258,4 +258,4 @@ TEST_F(PeerRanksCuda, ARecordedRankMeetsOthersThatAreNot) {
 }
 
 }  // namespace
-}  // namespace headrace
+}  // namespace headrace::peer_ranks_test

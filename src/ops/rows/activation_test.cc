@@ -7,7 +7,7 @@
 
 #include "ops/op_fixture.h"
 
-namespace headrace {
+namespace headrace::activation_test {
 namespace {
 
 TEST(GatedActivation, EveryKernelAgreesWithTheReference) {
@@ -165,4 +165,4 @@ TEST(Activation, XieluIsWhatItsParametersSay) {
 }
 
 }  // namespace
-}  // namespace headrace
+}  // namespace headrace::activation_test

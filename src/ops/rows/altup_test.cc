@@ -7,7 +7,7 @@
 
 #include "ops/op_fixture.h"
 
-namespace headrace {
+namespace headrace::altup_test {
 namespace {
 
 constexpr int64_t kColumns = 21;
@@ -46,7 +46,9 @@ TEST(AltUp, StreamsArePredictedOfAll) {
             }
             const float got = streams.at(t, j * kColumns + c);
             ASSERT_NEAR(got, want, 1e-5 * (1 + std::abs(want))) << t << " " << j << " " << c;
-            if (j == active) ASSERT_EQ(x.at(t, c), got);
+            if (j == active) {
+              ASSERT_EQ(x.at(t, c), got);
+            }
           }
         }
       }
@@ -95,4 +97,4 @@ TEST(AltUp, StreamsAreCorrectedByWhatTheLayerMade) {
 }
 
 }  // namespace
-}  // namespace headrace
+}  // namespace headrace::altup_test

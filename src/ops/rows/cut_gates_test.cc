@@ -7,7 +7,7 @@
 
 #include "ops/op_fixture.h"
 
-namespace headrace {
+namespace headrace::cut_gates_test {
 namespace {
 
 TEST(CutGates, WhatLiesAboveTheRowsOwnLineStays) {
@@ -36,4 +36,4 @@ TEST(CutGates, WhatLiesAboveTheRowsOwnLineStays) {
 }
 
 }  // namespace
-}  // namespace headrace
+}  // namespace headrace::cut_gates_test

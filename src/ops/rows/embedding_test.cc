@@ -9,7 +9,7 @@
 #include "ops/packing/random_matrix.h"
 #include "tensor/quantised_row.h"
 
-namespace headrace {
+namespace headrace::embedding_test {
 namespace {
 
 TEST(Embedding, GivesTheRowsOfEveryFormat) {
@@ -138,4 +138,4 @@ TEST(EmbeddingDeathTest, AnIdOutsideTheTableIsABug) {
 }
 
 }  // namespace
-}  // namespace headrace
+}  // namespace headrace::embedding_test

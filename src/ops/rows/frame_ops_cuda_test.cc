@@ -13,7 +13,7 @@
 #include "ops/rows/row_ops_cuda_fixture.h"
 #include "ops/rows/scale_rows.h"
 
-namespace headrace {
+namespace headrace::frame_ops_cuda_test {
 namespace {
 
 // Gates whose other factor lies elsewhere, in place.
@@ -276,4 +276,4 @@ TEST(FrameOpsCuda, AltUpCorrects) {
 }
 
 }  // namespace
-}  // namespace headrace
+}  // namespace headrace::frame_ops_cuda_test

@@ -4,7 +4,7 @@
 
 #include "ops/op_fixture.h"
 
-namespace headrace {
+namespace headrace::gated_norm_test {
 namespace {
 
 struct NormCase {
@@ -72,4 +72,4 @@ TEST(GatedNorm, EveryKernelIsNearDoubles) {
 }
 
 }  // namespace
-}  // namespace headrace
+}  // namespace headrace::gated_norm_test

@@ -6,7 +6,7 @@
 
 #include "ops/op_fixture.h"
 
-namespace headrace {
+namespace headrace::hyper_connection_test {
 namespace {
 
 constexpr int64_t kRows = 7, kStreams = 3, kColumns = 20;
@@ -64,4 +64,4 @@ TEST(HyperConnection, IsNearDoubles) {
 }
 
 }  // namespace
-}  // namespace headrace
+}  // namespace headrace::hyper_connection_test

@@ -6,7 +6,7 @@
 
 #include "ops/op_fixture.h"
 
-namespace headrace {
+namespace headrace::layer_norm_test {
 namespace {
 
 struct Case {
@@ -187,4 +187,4 @@ TEST(LayerNorm, InPlaceAndAloneGiveTheSameBits) {
 }
 
 }  // namespace
-}  // namespace headrace
+}  // namespace headrace::layer_norm_test

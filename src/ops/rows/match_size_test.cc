@@ -7,7 +7,7 @@
 
 #include "ops/op_fixture.h"
 
-namespace headrace {
+namespace headrace::match_size_test {
 namespace {
 
 double size_of(const TestMatrix& x, int64_t t, double least) {
@@ -48,4 +48,4 @@ TEST(MatchSize, RowsAreAsLargeAsOthers) {
 }
 
 }  // namespace
-}  // namespace headrace
+}  // namespace headrace::match_size_test

@@ -7,7 +7,7 @@
 
 #include "ops/op_fixture.h"
 
-namespace headrace {
+namespace headrace::norm_add_test {
 namespace {
 
 constexpr float kEps = 1e-3f, kScale = 0.3f, kFactor = 0.7f;
@@ -50,4 +50,4 @@ TEST(NormAdd, EachGroupOfColumnsIsNormalisedByItself) {
 }
 
 }  // namespace
-}  // namespace headrace
+}  // namespace headrace::norm_add_test

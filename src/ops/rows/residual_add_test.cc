@@ -7,7 +7,7 @@
 #include "ops/op_fixture.h"
 #include "ops/rows/rms_norm.h"
 
-namespace headrace {
+namespace headrace::residual_add_test {
 namespace {
 
 // What a norm adds on its way is what the plain addition adds, bit for bit.
@@ -43,4 +43,4 @@ TEST(ResidualAdd, EveryKernelRoundsOnceAndAsTheNormDoes) {
 }
 
 }  // namespace
-}  // namespace headrace
+}  // namespace headrace::residual_add_test

@@ -10,7 +10,7 @@
 #include "ops/cuda_fixture.h"
 #include "ops/op_fixture.h"
 
-namespace headrace {
+namespace headrace::rms_norm_test {
 namespace {
 
 // Everything a case needs, the same for every kernel.
@@ -243,4 +243,4 @@ TEST(RmsNormDeathTest, NamesAShapeThatDoesNotFit) {
 }
 
 }  // namespace
-}  // namespace headrace
+}  // namespace headrace::rms_norm_test

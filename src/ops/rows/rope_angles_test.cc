@@ -7,7 +7,7 @@
 
 #include "ops/op_fixture.h"
 
-namespace headrace {
+namespace headrace::rope_angles_test {
 namespace {
 
 TEST(RopeAngles, EveryKernelRoundsTheExactValueOnce) {
@@ -48,4 +48,4 @@ TEST(RopeAngles, NothingToDo) {
 }
 
 }  // namespace
-}  // namespace headrace
+}  // namespace headrace::rope_angles_test

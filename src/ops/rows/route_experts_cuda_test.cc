@@ -11,7 +11,7 @@
 #include "ops/cuda_fixture.h"
 #include "ops/rows/route_experts.h"
 
-namespace headrace {
+namespace headrace::route_experts_cuda_test {
 namespace {
 
 struct RoutedLists {
@@ -232,4 +232,4 @@ TEST(RouteExpertsCuda, NanAndInfinityStayInTheirRow) {
 }
 
 }  // namespace
-}  // namespace headrace
+}  // namespace headrace::route_experts_cuda_test

@@ -10,7 +10,7 @@
 
 #include "ops/op_fixture.h"
 
-namespace headrace {
+namespace headrace::route_experts_test {
 namespace {
 
 // What each row takes: weights by expert.
@@ -329,4 +329,4 @@ TEST(RouteExperts, NanAndInfinityStayInTheirRow) {
 }
 
 }  // namespace
-}  // namespace headrace
+}  // namespace headrace::route_experts_test

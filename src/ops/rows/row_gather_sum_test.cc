@@ -8,7 +8,7 @@
 
 #include "ops/cuda_fixture.h"
 
-namespace headrace {
+namespace headrace::row_gather_sum_test {
 namespace {
 
 TEST(RowGatherSum, AddsUpTheRowsOfItsPlaces) {
@@ -100,4 +100,4 @@ TEST(RowGatherSumCuda, EveryKernelIsTheReference) {
 }
 
 }  // namespace
-}  // namespace headrace
+}  // namespace headrace::row_gather_sum_test

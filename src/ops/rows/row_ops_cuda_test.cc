@@ -21,7 +21,7 @@
 #include "ops/rows/soft_cap.h"
 #include "tensor/quantised_row.h"
 
-namespace headrace {
+namespace headrace::row_ops_cuda_test {
 namespace {
 
 TEST(RowOpsCuda, GatedActivation) {
@@ -527,4 +527,4 @@ TEST(RowGather, TheCpuCopiesRows) {
 }
 
 }  // namespace
-}  // namespace headrace
+}  // namespace headrace::row_ops_cuda_test

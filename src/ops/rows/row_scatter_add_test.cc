@@ -4,7 +4,7 @@
 
 #include "ops/op_fixture.h"
 
-namespace headrace {
+namespace headrace::row_scatter_add_test {
 namespace {
 
 TEST(RowScatterAdd, EveryKernelAddsScaledRowsToThoseNamed) {
@@ -39,4 +39,4 @@ TEST(RowScatterAdd, EveryKernelAddsScaledRowsToThoseNamed) {
 }
 
 }  // namespace
-}  // namespace headrace
+}  // namespace headrace::row_scatter_add_test

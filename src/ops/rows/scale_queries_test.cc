@@ -7,7 +7,7 @@
 
 #include "ops/op_fixture.h"
 
-namespace headrace {
+namespace headrace::scale_queries_test {
 namespace {
 
 constexpr QueryTemperature kTemperature{.scale = 0.3f, .step = 8, .offset = 1};
@@ -62,4 +62,4 @@ TEST(ScaleQueries, TheFirstPositionsKeepTheirBits) {
 }
 
 }  // namespace
-}  // namespace headrace
+}  // namespace headrace::scale_queries_test

@@ -4,7 +4,7 @@
 
 #include "ops/op_fixture.h"
 
-namespace headrace {
+namespace headrace::scale_rows_test {
 namespace {
 
 TEST(ScaleRows, EveryElementIsAddedToMultipliedAndDivided) {
@@ -34,4 +34,4 @@ TEST(ScaleRows, EveryElementIsAddedToMultipliedAndDivided) {
 }
 
 }  // namespace
-}  // namespace headrace
+}  // namespace headrace::scale_rows_test

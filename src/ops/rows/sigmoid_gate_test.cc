@@ -4,7 +4,7 @@
 
 #include "ops/op_fixture.h"
 
-namespace headrace {
+namespace headrace::sigmoid_gate_test {
 namespace {
 
 // `args` of a copy of `x` each.
@@ -70,4 +70,4 @@ TEST(SigmoidGate, AGateMayBeOfSeveralColumns) {
 }
 
 }  // namespace
-}  // namespace headrace
+}  // namespace headrace::sigmoid_gate_test

@@ -7,7 +7,7 @@
 
 #include "ops/op_fixture.h"
 
-namespace headrace {
+namespace headrace::soft_cap_test {
 namespace {
 
 TEST(SoftCap, EveryKernelIsCapTanh) {
@@ -76,4 +76,4 @@ TEST(SoftCap, NanStaysNanAndInfinityBecomesTheCap) {
 }
 
 }  // namespace
-}  // namespace headrace
+}  // namespace headrace::soft_cap_test

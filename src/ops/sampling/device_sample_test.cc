@@ -21,7 +21,7 @@
 #include "ops/sampling/slot_state.h"
 #include "tensor/half.h"
 
-namespace headrace {
+namespace headrace::device_sample_test {
 namespace {
 
 constexpr float kInfinity = std::numeric_limits<float>::infinity();
@@ -500,4 +500,4 @@ TEST(SlotState, AppliesDeltas) {
 }
 
 }  // namespace
-}  // namespace headrace
+}  // namespace headrace::device_sample_test

@@ -11,7 +11,7 @@
 #include "ops/cuda_fixture.h"
 #include "ops/sampling/device_sample_fixture.h"
 
-namespace headrace {
+namespace headrace::device_sample_window_test {
 namespace {
 
 // What a sequence's penalties look at, as the CPU tells its sampling.
@@ -105,4 +105,4 @@ TEST(DeviceSample, PenaltiesInWindowsAsTheReference) {
 }
 
 }  // namespace
-}  // namespace headrace
+}  // namespace headrace::device_sample_window_test

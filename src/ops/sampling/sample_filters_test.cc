@@ -11,7 +11,7 @@
 #include "ops/sampling/dry_penalty.h"
 #include "ops/sampling/sample_row.h"
 
-namespace headrace {
+namespace headrace::sample_filters_test {
 namespace {
 
 std::vector<TokenId> kept(const std::vector<float>& logits, const SampleRow& row) {
@@ -183,4 +183,4 @@ TEST(SampleFilters, DryStaysFinite) {
 }
 
 }  // namespace
-}  // namespace headrace
+}  // namespace headrace::sample_filters_test

@@ -12,7 +12,7 @@
 #include "ops/op_fixture.h"
 #include "ops/sampling/sample_row.h"
 
-namespace headrace {
+namespace headrace::sample_test {
 namespace {
 
 constexpr float kInfinity = std::numeric_limits<float>::infinity();
@@ -403,4 +403,4 @@ TEST(LogitMath, ExpIsWithinTwoUlp) {
 }
 
 }  // namespace
-}  // namespace headrace
+}  // namespace headrace::sample_test

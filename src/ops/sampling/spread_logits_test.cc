@@ -7,7 +7,7 @@
 
 #include "ops/cuda_fixture.h"
 
-namespace headrace {
+namespace headrace::spread_logits_test {
 namespace {
 
 constexpr int64_t kRows = 3, kColumns = 300, kVocabulary = 5000;
@@ -63,4 +63,4 @@ TEST(SpreadLogitsCuda, PutsEachAtItsId) {
 }
 
 }  // namespace
-}  // namespace headrace
+}  // namespace headrace::spread_logits_test

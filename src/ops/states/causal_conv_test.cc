@@ -4,7 +4,7 @@
 
 #include "ops/states/state_fixture.h"
 
-namespace headrace {
+namespace headrace::causal_conv_test {
 namespace {
 
 struct Case {
@@ -147,4 +147,4 @@ TEST(CausalConv, BitsDoNotDependOnStepsNorOnWhereAStateWasSaved) {
 }
 
 }  // namespace
-}  // namespace headrace
+}  // namespace headrace::causal_conv_test

@@ -4,7 +4,7 @@
 
 #include "ops/states/state_fixture.h"
 
-namespace headrace {
+namespace headrace::delta_rule_test {
 namespace {
 
 const DeltaHeads kCases[] = {
@@ -196,4 +196,4 @@ TEST(DeltaRule, KernelsForInstructionSetsGiveTheSameBits) {
 }
 
 }  // namespace
-}  // namespace headrace
+}  // namespace headrace::delta_rule_test

@@ -4,7 +4,7 @@
 
 #include "ops/states/state_fixture.h"
 
-namespace headrace {
+namespace headrace::kimi_delta_test {
 namespace {
 
 const KimiDeltaHeads kCases[] = {{.count = 2, .dim = 32},
@@ -187,4 +187,4 @@ TEST(KimiDelta, KernelsForInstructionSetsGiveTheSameBits) {
 }
 
 }  // namespace
-}  // namespace headrace
+}  // namespace headrace::kimi_delta_test

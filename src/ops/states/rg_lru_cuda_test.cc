@@ -9,7 +9,7 @@
 
 #include "ops/states/states_cuda_fixture.h"
 
-namespace headrace {
+namespace headrace::rg_lru_cuda_test {
 namespace {
 
 // What the op reads, on the host and on the device.
@@ -151,4 +151,4 @@ TEST(RgLruCuda, ResultsMayLieOverX) {
 }
 
 }  // namespace
-}  // namespace headrace
+}  // namespace headrace::rg_lru_cuda_test

@@ -6,7 +6,7 @@
 
 #include "ops/states/state_fixture.h"
 
-namespace headrace {
+namespace headrace::rg_lru_test {
 namespace {
 
 constexpr int32_t kRows = 29;
@@ -117,4 +117,4 @@ TEST(RgLru, KernelsForInstructionSetsGiveTheSameBits) {
 }
 
 }  // namespace
-}  // namespace headrace
+}  // namespace headrace::rg_lru_test

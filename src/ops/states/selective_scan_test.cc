@@ -4,7 +4,7 @@
 
 #include "ops/states/state_fixture.h"
 
-namespace headrace {
+namespace headrace::selective_scan_test {
 namespace {
 
 struct ScanSizes {
@@ -145,4 +145,4 @@ TEST(SelectiveScan, KernelsForInstructionSetsGiveTheSameBits) {
 }
 
 }  // namespace
-}  // namespace headrace
+}  // namespace headrace::selective_scan_test

@@ -4,7 +4,7 @@
 
 #include "ops/states/state_fixture.h"
 
-namespace headrace {
+namespace headrace::ssd_scan_test {
 namespace {
 
 const SsdHeads kCases[] = {
@@ -159,4 +159,4 @@ TEST(SsdScan, KernelsForInstructionSetsGiveTheSameBits) {
 }
 
 }  // namespace
-}  // namespace headrace
+}  // namespace headrace::ssd_scan_test

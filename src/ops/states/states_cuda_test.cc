@@ -14,7 +14,7 @@
 #include "ops/states/ssd_scan.h"
 #include "ops/states/states_cuda_fixture.h"
 
-namespace headrace {
+namespace headrace::states_cuda_test {
 namespace {
 
 struct ConvCase {
@@ -382,4 +382,4 @@ TEST(StatesCuda, TheSelectiveScanIsTheCpus) {
 }
 
 }  // namespace
-}  // namespace headrace
+}  // namespace headrace::states_cuda_test

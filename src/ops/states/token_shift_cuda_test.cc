@@ -7,7 +7,7 @@
 
 #include "ops/states/states_cuda_fixture.h"
 
-namespace headrace {
+namespace headrace::token_shift_cuda_test {
 namespace {
 
 void run_shift(TestDevice& cuda, int32_t mixes, int64_t columns, const StateSteps& steps,
@@ -75,4 +75,4 @@ TEST(TokenShiftCuda, BitsDependNeitherOnStepsNorOnWhatElseIsInThem) {
 }
 
 }  // namespace
-}  // namespace headrace
+}  // namespace headrace::token_shift_cuda_test

@@ -4,7 +4,7 @@
 
 #include "ops/states/state_fixture.h"
 
-namespace headrace {
+namespace headrace::token_shift_test {
 namespace {
 
 constexpr int32_t kRows = 21, kMixes = 3;
@@ -99,4 +99,4 @@ TEST(TokenShift, BitsDoNotDependOnStepsNorOnWhereAStateWasSaved) {
 }
 
 }  // namespace
-}  // namespace headrace
+}  // namespace headrace::token_shift_test

@@ -8,7 +8,7 @@
 
 #include "ops/states/states_cuda_fixture.h"
 
-namespace headrace {
+namespace headrace::wkv7_cuda_test {
 namespace {
 
 constexpr float kEps = 64e-5f;
@@ -186,4 +186,4 @@ TEST(Wkv7Cuda, LargerHeadsAreNotTaken) {
 }
 
 }  // namespace
-}  // namespace headrace
+}  // namespace headrace::wkv7_cuda_test

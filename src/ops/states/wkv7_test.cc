@@ -7,7 +7,7 @@
 
 #include "ops/states/state_fixture.h"
 
-namespace headrace {
+namespace headrace::wkv7_test {
 namespace {
 
 // Of each size the first layer and another.
@@ -196,4 +196,4 @@ TEST(Wkv7, KernelsForInstructionSetsGiveTheSameBits) {
 }
 
 }  // namespace
-}  // namespace headrace
+}  // namespace headrace::wkv7_test

@@ -18,7 +18,7 @@
 #include "text/output/output_parser.h"
 #include "text/vocab_fixture.h"
 
-namespace headrace {
+namespace headrace::call_grammar_test {
 namespace {
 
 using Need = CallForm::Need;
@@ -338,4 +338,4 @@ TEST(CallGrammar, WhatCannotBeKeptToIsRefusedByName) {
 }
 
 }  // namespace
-}  // namespace headrace
+}  // namespace headrace::call_grammar_test

@@ -15,7 +15,7 @@
 #include "text/grammar/utf8_ranges.h"
 #include "text/utf8.h"
 
-namespace headrace {
+namespace headrace::grammar_test {
 namespace {
 
 using GrammarResult = Result<std::shared_ptr<const Grammar>>;
@@ -584,4 +584,4 @@ TEST(GrammarBounds, StatesAreForgottenAndFoundAgain) {
 }
 
 }  // namespace
-}  // namespace headrace
+}  // namespace headrace::grammar_test

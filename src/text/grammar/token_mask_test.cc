@@ -15,7 +15,7 @@
 #include "text/utf8.h"
 #include "text/vocab_fixture.h"
 
-namespace headrace {
+namespace headrace::token_mask_test {
 namespace {
 
 using Kind = AnswerForm::Kind;
@@ -443,4 +443,4 @@ TEST_F(SmolMask, AMatcherIsMadeAnewFromTokens) {
 }
 
 }  // namespace
-}  // namespace headrace
+}  // namespace headrace::token_mask_test

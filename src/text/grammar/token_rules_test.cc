@@ -8,7 +8,7 @@
 #include "text/output/thought_budget.h"
 #include "text/vocab_fixture.h"
 
-namespace headrace {
+namespace headrace::token_rules_test {
 namespace {
 
 std::unique_ptr<Tokenizer> tiny_tokenizer() {
@@ -180,4 +180,4 @@ TEST(ThoughtBudget, IsForMarksOnly) {
 }
 
 }  // namespace
-}  // namespace headrace
+}  // namespace headrace::token_rules_test

@@ -6,7 +6,7 @@
 #include "text/output/output_parser.h"
 #include "text/output/output_samples.h"
 
-namespace headrace {
+namespace headrace::output_test {
 namespace {
 
 using Kind = OutputEvent::Kind;
@@ -206,4 +206,4 @@ TEST(OutputDialect, IsChosenByNameOrFromTheTemplate) {
 }
 
 }  // namespace
-}  // namespace headrace
+}  // namespace headrace::output_test
