@@ -501,9 +501,9 @@ TEST(GgufHostile, NoFileMakesTheReaderAllocateMoreThanItsSizeJustifies) {
       return !read_all(guarded.bytes()).ok();
     })) << file.name;
   }
-  // The limit does bite.
+  // The limit does bite: so much comes from the system, whatever earlier tests gave back to malloc.
   EXPECT_FALSE(runs_within(kSlack, [] {
-    std::vector<char> block(16 << 20);
+    std::vector<char> block(64 << 20);
     return block[5] == 0;
   }));
 }

@@ -6,6 +6,7 @@
 
 #include <fmt/format.h>
 
+#include "weights/gpt_families.h"
 #include "weights/mamba_families.h"
 
 namespace headrace {
@@ -198,7 +199,7 @@ Result<const ModelFamily*> find_gguf_family(const GgufFile& file) {
   std::string_view last;
   for (const ModelFamily& family : model_families()) {
     if (family.architecture == name) return &family;
-    if (family.architecture != last) {
+    if (family.architecture != last && !has_no_gguf(family.architecture)) {
       known += (known.empty() ? "" : ", ") + std::string(family.architecture);
     }
     last = family.architecture;
