@@ -30,12 +30,10 @@ endfunction()
 
 # Compiles eight sources as one. Two thirds of a file's time go to headers and templates that its
 # neighbours need too (23 files of sched: 9 s of one core together, 28 one by one). So names in
-# anonymous namespaces are unique in a folder, and a test has a namespace of its own. Kernels stay
-# apart: each instruction set has flags of its own.
+# anonymous namespaces are unique in a folder, and a test has a namespace of its own. Files with flags
+# of their own stay apart (CMake sees to it): kernels for an instruction set, and tests of CUDA's.
 function(headrace_compile_together target)
-  if(NOT target STREQUAL headrace_ops)
-    set_target_properties(${target} PROPERTIES UNITY_BUILD ${HEADRACE_UNITY} UNITY_BUILD_BATCH_SIZE 8)
-  endif()
+  set_target_properties(${target} PROPERTIES UNITY_BUILD ${HEADRACE_UNITY} UNITY_BUILD_BATCH_SIZE 8)
 endfunction()
 
 # headrace_test(name SOURCES a_test.cc ... [LINKS lib ...] [LABELS slow ...] [TIMING Suite.Test:Suite.* ...])

@@ -135,7 +135,7 @@ void run_avx512_unsplit(OpContext& context, const AttentionArgs& args) {
   run_attention_tiles(context, args, attend_split_avx512, KeySplits::kOneAfterTheOther);
 }
 
-constexpr std::array kKernels = {
+constexpr std::array kAttentionKernels = {
     Kernel<AttentionArgs>{"attention/cpu/amx", amx, run_amx},
     Kernel<AttentionArgs>{"attention/cpu/avx512", avx512, run_avx512},
     Kernel<AttentionArgs>{"attention/cpu/avx2", avx2, run_avx2},
@@ -150,6 +150,6 @@ constexpr std::array kKernels = {
 
 }  // namespace
 
-KernelTable<AttentionArgs> attention_cpu_kernels() { return kKernels; }
+KernelTable<AttentionArgs> attention_cpu_kernels() { return kAttentionKernels; }
 
 }  // namespace headrace

@@ -49,12 +49,12 @@ bool any_cpu(const DeviceTraits& traits, const GatherKeysArgs&) {
   return traits.kind == DeviceKind::kCpu;
 }
 
-constexpr std::array kKernels = {
+constexpr std::array kGatherKeysKernels = {
     Kernel<GatherKeysArgs>{"gather_keys/cpu/reference", any_cpu, gather_blocks},
 };
 
 }  // namespace
 
-KernelTable<GatherKeysArgs> gather_keys_cpu_kernels() { return kKernels; }
+KernelTable<GatherKeysArgs> gather_keys_cpu_kernels() { return kGatherKeysKernels; }
 
 }  // namespace headrace

@@ -43,11 +43,11 @@ void keep_row(const IndexKeysArgs& args, int64_t t, float* key) {
 }
 
 // A row takes some microseconds: fewer than so many are not worth a fork-join.
-constexpr int64_t kInlineRows = 4;
+constexpr int64_t kInlineKeys = 4;
 
 void keep_rows(OpContext& context, const IndexKeysArgs& args) {
   context.device.pool().parallel_rows(
-      args.keys.rows(), kInlineRows, [&](int64_t first, int64_t last) {
+      args.keys.rows(), kInlineKeys, [&](int64_t first, int64_t last) {
         std::vector<float> key(static_cast<size_t>(args.cache.index_dim));
         for (int64_t t = first; t < last; ++t) keep_row(args, t, key.data());
       });
@@ -57,12 +57,12 @@ bool any_cpu(const DeviceTraits& traits, const IndexKeysArgs&) {
   return traits.kind == DeviceKind::kCpu;
 }
 
-constexpr std::array kKernels = {
+constexpr std::array kIndexKeysKernels = {
     Kernel<IndexKeysArgs>{"index_keys/cpu/reference", any_cpu, keep_rows},
 };
 
 }  // namespace
 
-KernelTable<IndexKeysArgs> index_keys_cpu_kernels() { return kKernels; }
+KernelTable<IndexKeysArgs> index_keys_cpu_kernels() { return kIndexKeysKernels; }
 
 }  // namespace headrace

@@ -55,12 +55,12 @@ bool any_cpu(const DeviceTraits& traits, const LatentKvArgs&) {
   return traits.kind == DeviceKind::kCpu;
 }
 
-constexpr std::array kKernels = {
+constexpr std::array kLatentKvKernels = {
     Kernel<LatentKvArgs>{"latent_kv/cpu/reference", any_cpu, reference},
 };
 
 }  // namespace
 
-KernelTable<LatentKvArgs> latent_kv_cpu_kernels() { return kKernels; }
+KernelTable<LatentKvArgs> latent_kv_cpu_kernels() { return kLatentKvKernels; }
 
 }  // namespace headrace

@@ -2,6 +2,8 @@
 
 #include <algorithm>
 
+#include "base/round_up.h"
+
 namespace headrace {
 namespace {
 
@@ -11,10 +13,8 @@ constexpr int64_t kStepsOfPart = 2;
 // beyond its share.
 constexpr int64_t kStepsOfMerge = 2;
 
-int64_t ceil_div(int64_t a, int64_t b) { return (a + b - 1) / b; }
-
-int64_t steps_of(const AttentionTileWork& tile) {
-  return ceil_div(tile.key_last - tile.key_first, kLatentStepKeys);
+int64_t latent_steps_of(const AttentionTileWork& tile) {
+  return divide_up(tile.key_last - tile.key_first, kLatentStepKeys);
 }
 
 // Hands tiles to teams in turn, each of which has room for so many steps.
@@ -28,7 +28,7 @@ class Sharing {
 
   void add(const AttentionTileWork& tile) {
     const auto first = work_.tiles.size();
-    int64_t steps = steps_of(tile);
+    int64_t steps = latent_steps_of(tile);
     AttentionTileWork part = tile;
     while (steps > 0) {
       if (left_ <= kStepsOfPart && !is_last_team()) next_team();
@@ -93,7 +93,7 @@ class Sharing {
 }  // namespace
 
 int32_t latent_groups(const AttentionPlanShape& shape) {
-  return static_cast<int32_t>(ceil_div(shape.query_heads, kLatentTileRows));
+  return static_cast<int32_t>(divide_up(shape.query_heads, kLatentTileRows));
 }
 int32_t latent_teams(const AttentionPlanShape& shape) {
   return std::max(1, shape.sm_count / latent_groups(shape));
@@ -117,8 +117,8 @@ int64_t latent_partial_bytes(const AttentionPlanShape& shape) {
 LatentWork share_latents(const AttentionPlanShape& shape,
                          std::span<const AttentionTileWork> whole) {
   int64_t steps = 0;
-  for (const AttentionTileWork& tile : whole) steps += steps_of(tile) + kStepsOfPart;
-  const int64_t room = ceil_div(steps, latent_teams(shape)) + kStepsOfPart;
+  for (const AttentionTileWork& tile : whole) steps += latent_steps_of(tile) + kStepsOfPart;
+  const int64_t room = divide_up(steps, latent_teams(shape)) + kStepsOfPart;
   const auto share = [&](bool in_whole) {
     Sharing sharing(shape, in_whole, room);
     for (const AttentionTileWork& tile : whole) sharing.add(tile);

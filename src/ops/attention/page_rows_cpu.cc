@@ -80,11 +80,11 @@ bool any_cpu(const DeviceTraits& traits, const PageRowsArgs& args) {
   return traits.kind == DeviceKind::kCpu && args.rows.dtype == DType::kF32;
 }
 
-constexpr std::array kKernels = {
+constexpr std::array kPageRowsKernels = {
     Kernel<PageRowsArgs>{"page_rows/cpu/reference", any_cpu, reference}};
 
 }  // namespace
 
-KernelTable<PageRowsArgs> page_rows_cpu_kernels() { return kKernels; }
+KernelTable<PageRowsArgs> page_rows_cpu_kernels() { return kPageRowsKernels; }
 
 }  // namespace headrace

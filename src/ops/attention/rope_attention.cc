@@ -10,7 +10,8 @@ void run_two_ops(OpContext& context, const RopeAttentionArgs& args) {
   attention(context, args.attention);
 }
 
-constexpr Kernel<RopeAttentionArgs> kTwoOps[] = {{"rope_attention/two_ops", any, run_two_ops}};
+constexpr Kernel<RopeAttentionArgs> kRopeAttentionTwoOps[] = {
+    {"rope_attention/two_ops", any, run_two_ops}};
 
 void check_args(const RopeAttentionArgs& args) {
   const RopeKvArgs& rope = args.rope;
@@ -23,7 +24,8 @@ void check_args(const RopeAttentionArgs& args) {
 }  // namespace
 
 const KernelSet<RopeAttentionArgs>& rope_attention_kernels() {
-  static const KernelSet<RopeAttentionArgs> set({rope_attention_cuda_kernels(), kTwoOps});
+  static const KernelSet<RopeAttentionArgs> set(
+      {rope_attention_cuda_kernels(), kRopeAttentionTwoOps});
   return set;
 }
 

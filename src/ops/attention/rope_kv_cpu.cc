@@ -120,7 +120,7 @@ bool avx2(const DeviceTraits& traits, const RopeKvArgs& args) {
   return any_cpu(traits, args) && traits.cpu.avx2 && fits_row(args);
 }
 
-constexpr std::array kKernels = {
+constexpr std::array kRopeKvKernels = {
     Kernel<RopeKvArgs>{"rope_kv/cpu/avx512", avx512,
                        run_rows<rope_kv_row_avx512, rms_norm_rows_avx512>},
     Kernel<RopeKvArgs>{"rope_kv/cpu/avx2", avx2, run_rows<rope_kv_row_avx2, rms_norm_rows_avx2>},
@@ -129,6 +129,6 @@ constexpr std::array kKernels = {
 
 }  // namespace
 
-KernelTable<RopeKvArgs> rope_kv_cpu_kernels() { return kKernels; }
+KernelTable<RopeKvArgs> rope_kv_cpu_kernels() { return kRopeKvKernels; }
 
 }  // namespace headrace

@@ -158,7 +158,7 @@ bool avx2(const DeviceTraits& traits, const SelectKeysArgs& args) {
   return any_cpu(traits, args) && traits.cpu.avx2;
 }
 
-constexpr std::array kKernels = {
+constexpr std::array kSelectKeysKernels = {
     Kernel<SelectKeysArgs>{"select_keys/cpu/avx512", avx512, select_all<score_block_avx512>},
     Kernel<SelectKeysArgs>{"select_keys/cpu/avx2", avx2, select_all<score_block_avx2>},
     Kernel<SelectKeysArgs>{"select_keys/cpu/reference", any_cpu, select_all<reference_block>},
@@ -166,6 +166,6 @@ constexpr std::array kKernels = {
 
 }  // namespace
 
-KernelTable<SelectKeysArgs> select_keys_cpu_kernels() { return kKernels; }
+KernelTable<SelectKeysArgs> select_keys_cpu_kernels() { return kSelectKeysKernels; }
 
 }  // namespace headrace

@@ -10,12 +10,14 @@ void run_two_ops(OpContext& context, const ActivatedLinearArgs& args) {
   linear(context, args.linear);
 }
 
-constexpr Kernel<ActivatedLinearArgs> kTwoOps[] = {{"activated_linear/two_ops", any, run_two_ops}};
+constexpr Kernel<ActivatedLinearArgs> kActivatedLinearTwoOps[] = {
+    {"activated_linear/two_ops", any, run_two_ops}};
 
 }  // namespace
 
 const KernelSet<ActivatedLinearArgs>& activated_linear_kernels() {
-  static const KernelSet<ActivatedLinearArgs> set({activated_linear_cuda_kernels(), kTwoOps});
+  static const KernelSet<ActivatedLinearArgs> set(
+      {activated_linear_cuda_kernels(), kActivatedLinearTwoOps});
   return set;
 }
 

@@ -2,6 +2,8 @@
 
 #include <algorithm>
 
+#include "base/round_up.h"
+
 namespace headrace {
 namespace {
 
@@ -9,8 +11,6 @@ constexpr int64_t kAlignment = 256;  // of a piece of the workspace
 // Staged values below which waking a thread costs more (about 2 us) than it saves.
 constexpr int64_t kSerialValues = 25'000;
 constexpr int64_t kRowUnitMax = 16, kColumnUnitMax = 32, kValueBytesMax = 4;  // of all kernels
-
-constexpr int64_t round_up(int64_t value, int64_t unit) { return (value + unit - 1) / unit * unit; }
 
 bool has_segment(const LinearWeight& weight, DType dtype) {
   return std::ranges::any_of(weight.segments(), [&](const LinearWeight::Segment& segment) {

@@ -12,7 +12,8 @@ void run_two_ops(OpContext& context, const GatedLinearArgs& args) {
   activate_gate_up(context, args);
 }
 
-constexpr Kernel<GatedLinearArgs> kTwoOps[] = {{"gated_linear/two_ops", any, run_two_ops}};
+constexpr Kernel<GatedLinearArgs> kGatedLinearTwoOps[] = {
+    {"gated_linear/two_ops", any, run_two_ops}};
 
 void check_shapes(const GatedLinearArgs& args) {
   CHECK(args.weight != nullptr && args.weight->n() % 2 == 0);
@@ -34,7 +35,7 @@ void activate_gate_up(OpContext& context, const GatedLinearArgs& args) {
 }
 
 const KernelSet<GatedLinearArgs>& gated_linear_kernels() {
-  static const KernelSet<GatedLinearArgs> set({gated_linear_cuda_kernels(), kTwoOps});
+  static const KernelSet<GatedLinearArgs> set({gated_linear_cuda_kernels(), kGatedLinearTwoOps});
   return set;
 }
 

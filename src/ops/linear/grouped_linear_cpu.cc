@@ -6,41 +6,10 @@
 #include <vector>
 
 #include "ops/linear/grouped_linear.h"
+#include "ops/rows/activation.h"
 
 namespace headrace {
 namespace {
-
-double activation_of(Activation activation, double x) {
-  switch (activation) {
-    case Activation::kSilu:
-      return x / (1.0 + std::exp(-x));
-    case Activation::kGeluTanh:
-      return 0.5 * x * (1.0 + std::tanh(0.7978845608028654 * (x + 0.044715 * x * x * x)));
-    case Activation::kRelu:
-      return std::max(x, 0.0);
-    case Activation::kReluSquared:
-      return std::max(x, 0.0) * std::max(x, 0.0);
-    case Activation::kClampedSwish: {
-      const double gate = std::min(x, double{kClampedSwishBound});
-      return gate / (1.0 + std::exp(-double{kClampedSwishSlope} * gate));
-    }
-    case Activation::kXielu:  // of no mixture
-      break;
-    case Activation::kTanh:
-      return std::tanh(x);
-    case Activation::kSigmoid:
-      return 1.0 / (1.0 + std::exp(-x));
-    case Activation::kGeluErf:
-      return 0.5 * x * (1.0 + std::erf(x * 0.7071067811865476));
-  }
-  __builtin_unreachable();
-}
-
-// What a gate multiplies.
-double up_of(Activation activation, double up) {
-  if (activation != Activation::kClampedSwish) return up;
-  return std::clamp(up, -double{kClampedSwishBound}, double{kClampedSwishBound}) + 1.0;
-}
 
 void multiply_listed(const GroupedLinearArgs& args, int64_t expert, int64_t i,
                      const std::vector<float>& matrix) {
@@ -59,8 +28,8 @@ void multiply_listed(const GroupedLinearArgs& args, int64_t expert, int64_t i,
   for (int64_t c = 0; c < args.y.columns(); ++c) {
     double value = sums[static_cast<size_t>(c)];
     if (args.gate) {
-      value = activation_of(*args.gate, value) *
-              up_of(*args.gate, sums[static_cast<size_t>(c + n / 2)]);
+      value = activated(*args.gate, value) *
+              activated_up(*args.gate, sums[static_cast<size_t>(c + n / 2)]);
     }
     y[c] = static_cast<float>(value);
   }

@@ -37,12 +37,12 @@ bool any_cpu(const DeviceTraits& traits, const HeadLinearArgs&) {
   return traits.kind == DeviceKind::kCpu;
 }
 
-constexpr std::array kKernels = {
+constexpr std::array kHeadLinearKernels = {
     Kernel<HeadLinearArgs>{"head_linear/cpu/reference", any_cpu, multiply_plainly}};
 
 }  // namespace
 
-KernelTable<HeadLinearArgs> head_linear_cpu_kernels() { return kKernels; }
+KernelTable<HeadLinearArgs> head_linear_cpu_kernels() { return kHeadLinearKernels; }
 
 const KernelSet<HeadLinearArgs>& head_linear_kernels() {
   static const KernelSet<HeadLinearArgs> set(

@@ -57,7 +57,7 @@ void tiled(OpContext& context, const LinearArgs& args) {
   linear_cpu_tiled(context, args, {kBlocks, kFloats});
 }
 
-constexpr Kernel<LinearArgs> kCpuKernels[] = {
+constexpr Kernel<LinearArgs> kLinearCpuKernels[] = {
     {"linear/cpu/amx_bf16", on_amx_mixed, tiled<kLinearAmxBf16, kLinearAmxFloats>},
     {"linear/cpu/amx", on_amx, tiled<kLinearAvx512Vnni, kLinearAmxFloats>},
     {"linear/cpu/avx512_bf16", on_avx512_bf16, tiled<kLinearAvx512Vnni, kLinearAvx512Bf16Floats>},
@@ -84,7 +84,7 @@ void check_shapes(const OpContext& context, const LinearArgs& args) {
 }  // namespace
 
 const KernelSet<LinearArgs>& linear_kernels() {
-  static const KernelSet<LinearArgs> set({linear_cuda_kernels(), kCpuKernels});
+  static const KernelSet<LinearArgs> set({linear_cuda_kernels(), kLinearCpuKernels});
   return set;
 }
 

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <atomic>
 
+#include "base/round_up.h"
 #include "ops/linear/cpu_float.h"
 #include "ops/linear/cpu_plan.h"
 
@@ -24,9 +25,7 @@ bool has_segment(const LinearWeight& weight, bool quantised) {
   });
 }
 
-constexpr int64_t kRowUnitMax = 16;  // of kernels that take floats
-
-constexpr int64_t round_up(int64_t value, int64_t unit) { return (value + unit - 1) / unit * unit; }
+constexpr int64_t kFloatRowUnitMax = 16;  // of kernels that take floats
 
 // Of m rows.
 int64_t quantised_bytes(int64_t m, int64_t k) {
@@ -174,11 +173,11 @@ void run_row_shares(OpContext& context, const LinearArgs& args, const LinearCpuK
 
 // Groups of a weight that is not packed yet which a thread packs at a time: they stay in the
 // second-level cache.
-constexpr int64_t kPieceBytes = 256 << 10;
+constexpr int64_t kUnpackedBytes = 256 << 10;
 constexpr int64_t kShareUnitMax = 6;  // that share_unit() gives
 
 int64_t piece_groups(const LinearWeight::Segment& segment) {
-  const int64_t groups = std::max<int64_t>(kPieceBytes / segment.group_bytes, 1);
+  const int64_t groups = std::max<int64_t>(kUnpackedBytes / segment.group_bytes, 1);
   return std::min(round_up(groups, kShareUnitMax), segment.group_count);
 }
 
@@ -278,7 +277,7 @@ int64_t linear_cpu_workspace_bytes(int64_t m, const LinearWeight& weight) {
   int64_t bytes = weight.k() * int64_t{sizeof(float)} + kAlignment;  // the reference's one row
   int64_t staged = 0;
   if (has_segment(weight, true)) {
-    staged += quantised_bytes(round_up(m, kRowUnitMax), weight.k()) + kAlignment;
+    staged += quantised_bytes(round_up(m, kFloatRowUnitMax), weight.k()) + kAlignment;
   }
   if (!weight.is_packed()) {
     staged += weight.device().pool().thread_count() * piece_bytes(weight) + kAlignment;

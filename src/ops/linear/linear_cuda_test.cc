@@ -9,6 +9,7 @@
 #include "ops/linear/blocks_tiles.h"
 #include "ops/linear/gated_linear.h"
 #include "ops/packing/random_matrix.h"
+#include "ops/rows/activation.h"
 #include "tensor/quantised_row.h"
 
 namespace headrace::linear_cuda_test {
@@ -505,12 +506,6 @@ TEST(LinearCuda, AStreamedRowHasTheSameBitsWhateverStandsBesideIt) {
 
 TEST(LinearCuda, AGemvRowHasTheSameBitsWhateverStandsBesideIt) {
   expect_rows_keep_their_bits("linear/cuda/gemv_any_size", 4096, {8, 1, 2, 4, 5, 8});
-}
-
-double activated(Activation activation, double x) {
-  if (activation == Activation::kSilu) return x / (1 + std::exp(-x));
-  if (activation == Activation::kGeluErf) return 0.5 * x * (1 + std::erf(x * std::sqrt(0.5)));
-  return 0.5 * x * (1 + std::tanh(std::sqrt(2 / 3.14159265358979) * (x + 0.044715 * x * x * x)));
 }
 
 struct GatedCase {

@@ -17,7 +17,7 @@ void run_norm_then_gated_linear(OpContext& context, const NormGatedLinearArgs& a
   gated_linear(context, args.gated);
 }
 
-constexpr Kernel<NormLinearArgs> kTwoOps[] = {
+constexpr Kernel<NormLinearArgs> kNormLinearTwoOps[] = {
     {"norm_linear/two_ops", any<NormLinearArgs>, run_norm_then_linear}};
 constexpr Kernel<NormGatedLinearArgs> kTwoGatedOps[] = {
     {"norm_gated_linear/two_ops", any<NormGatedLinearArgs>, run_norm_then_gated_linear}};
@@ -37,7 +37,7 @@ void run_choice(OpContext& context, const KernelSet<Args>& kernels, const Args& 
 }  // namespace
 
 const KernelSet<NormLinearArgs>& norm_linear_kernels() {
-  static const KernelSet<NormLinearArgs> set({norm_linear_cuda_kernels(), kTwoOps});
+  static const KernelSet<NormLinearArgs> set({norm_linear_cuda_kernels(), kNormLinearTwoOps});
   return set;
 }
 

@@ -9,6 +9,7 @@
 #include "ops/cuda_fixture.h"
 #include "ops/linear/norm_linear.h"
 #include "ops/packing/random_matrix.h"
+#include "ops/rows/activation.h"
 
 namespace headrace::norm_linear_cuda_test {
 namespace {
@@ -53,11 +54,6 @@ std::vector<float> normalised(const Case& c, const std::vector<float>& x,
     }
   }
   return decode(c.dtype, encode(c.dtype, rows));
-}
-
-double activated(Activation activation, double x) {
-  if (activation == Activation::kSilu) return x / (1 + std::exp(-x));
-  return 0.5 * x * (1 + std::tanh(std::sqrt(2 / 3.14159265358979) * (x + 0.044715 * x * x * x)));
 }
 
 // A product and the sum of its terms' sizes.

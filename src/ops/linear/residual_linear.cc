@@ -28,7 +28,7 @@ void run_accumulated(OpContext& context, const ResidualLinearArgs& args) {
   linear(context, accumulated(args));
 }
 
-constexpr Kernel<ResidualLinearArgs> kKernels[] = {
+constexpr Kernel<ResidualLinearArgs> kResidualLinearKernels[] = {
     {"residual_linear/accumulated", many_rows, run_accumulated},
     {"residual_linear/later", any, run_later},
     {"residual_linear/accumulated_any_rows", unscaled, run_accumulated, Selection::kByName}};
@@ -36,7 +36,8 @@ constexpr Kernel<ResidualLinearArgs> kKernels[] = {
 }  // namespace
 
 const KernelSet<ResidualLinearArgs>& residual_linear_kernels() {
-  static const KernelSet<ResidualLinearArgs> set({residual_linear_cuda_kernels(), kKernels});
+  static const KernelSet<ResidualLinearArgs> set(
+      {residual_linear_cuda_kernels(), kResidualLinearKernels});
   return set;
 }
 

@@ -17,15 +17,10 @@ namespace {
 
 constexpr uint8_t kNanBits = 0x7f;
 
-int64_t row_count(const LinearSource& source) {
-  return source.row_order.empty() ? source.weight.rows()
-                                  : static_cast<int64_t>(source.row_order.size());
-}
-
 // The rows of one source, in its row order. Owns what it needs but the source's memory.
-class Float8Rows {
+class Float8Source {
  public:
-  explicit Float8Rows(const LinearSource& source)
+  explicit Float8Source(const LinearSource& source)
       : source_(source), row_order_(source.row_order.begin(), source.row_order.end()) {
     source_.row_order = {};
   }
@@ -120,7 +115,7 @@ Result<LinearWeight> LinearWeight::start_float8(Device& device, Uploader& upload
   LinearWeight weight;
   weight.compute_ = compute;
   weight.k_ = sources[0].weight.columns();
-  for (const LinearSource& source : sources) weight.n_ += row_count(source);
+  for (const LinearSource& source : sources) weight.n_ += source.rows();
   const int64_t numbers = (weight.n_ * weight.k_ + kScalesOn - 1) / kScalesOn * kScalesOn;
   constexpr auto kScaleBytes = static_cast<int64_t>(sizeof(float));
   HR_ASSIGN_OR_RETURN(weight.buffer_, device.allocate(numbers + weight.n_ * kScaleBytes));
@@ -129,8 +124,8 @@ Result<LinearWeight> LinearWeight::start_float8(Device& device, Uploader& upload
   std::byte* scales_at = at + numbers;
   weight.row_scales_ = reinterpret_cast<const float*>(scales_at);
   for (const LinearSource& source : sources) {
-    const int64_t rows = row_count(source);
-    const auto made = std::make_shared<const Float8Rows>(source);
+    const int64_t rows = source.rows();
+    const auto made = std::make_shared<const Float8Source>(source);
     uploader.start(at, rows, weight.k_, [made](int64_t first, int64_t last, std::byte* out) {
       made->numbers(first, last, out);
     });

@@ -26,11 +26,6 @@ DType matrix_dtype(LinearCompute compute) {
   __builtin_unreachable();
 }
 
-int64_t row_count(const LinearSource& source) {
-  return source.row_order.empty() ? source.weight.rows()
-                                  : static_cast<int64_t>(source.row_order.size());
-}
-
 // values[k] -> out, rounded to nearest even.
 void store_row(DType dtype, std::span<const float> values, std::byte* out) {
   if (dtype == DType::kF32) {
@@ -111,14 +106,14 @@ Result<LinearWeight> LinearWeight::start_matrix(Device& device, Uploader& upload
   LinearWeight weight;
   weight.compute_ = compute;
   weight.k_ = sources[0].weight.columns();
-  for (const LinearSource& source : sources) weight.n_ += row_count(source);
+  for (const LinearSource& source : sources) weight.n_ += source.rows();
   const DType dtype = matrix_dtype(compute);
   const int64_t bytes = *row_bytes(dtype, weight.k_);
   HR_ASSIGN_OR_RETURN(weight.buffer_, device.allocate(weight.n_ * bytes));
   weight.matrix_ = {weight.buffer_.data(), dtype, Shape{weight.n_, weight.k_}};
   std::byte* at = weight.buffer_.data();
   for (const LinearSource& source : sources) {
-    const int64_t rows = row_count(source);
+    const int64_t rows = source.rows();
     uploader.start(at, rows, bytes, RowConverter(source, dtype));
     at += rows * bytes;
   }

@@ -36,7 +36,7 @@ void interleave_dwords(const std::byte* const (&rows)[16], int64_t count, std::b
 
 namespace {
 
-constexpr int kRows = 16;
+constexpr int kRowsOfGroup = 16;
 
 constexpr size_t format_index(DType dtype) {
   return static_cast<size_t>(dtype) - static_cast<size_t>(DType::kQ8_0);
@@ -89,8 +89,8 @@ int64_t packed_group_bytes(const PackedFormat& format, int64_t k) {
 
 void pack_block_rows(const CpuFeatures& cpu, DType dtype, const std::byte* const (&rows)[16],
                      int64_t k, std::byte* group) {
-  const unsigned char* bytes[kRows];
-  for (int lane = 0; lane < kRows; ++lane) {
+  const unsigned char* bytes[kRowsOfGroup];
+  for (int lane = 0; lane < kRowsOfGroup; ++lane) {
     bytes[lane] = reinterpret_cast<const unsigned char*>(rows[lane]);
   }
   const PackRange range{.format = static_cast<int32_t>(format_index(dtype)),
@@ -146,7 +146,7 @@ void read_packed_block(const PackedFormat& format, const std::byte* group, int64
   for (int p = 0; p < part_count; ++p) {
     float &scale = out.scale[static_cast<size_t>(p)],
           &minimum = out.minimum[static_cast<size_t>(p)];
-    const auto byte = [&](int i) { return static_cast<int>(parts[i * kRows]); };
+    const auto byte = [&](int i) { return static_cast<int>(parts[i * kRowsOfGroup]); };
     switch (format.part_scales) {
       case PartScales::kNone:
         scale = d, minimum = e;

@@ -6,6 +6,7 @@
 
 #include <fmt/format.h>
 
+#include "base/round_up.h"
 #include "ops/packing/pack_blocks.h"
 #include "tensor/half.h"
 #include "tensor/quantised_row.h"
@@ -16,7 +17,6 @@ namespace {
 
 constexpr int64_t kLanes = kLinearGroupRows;
 constexpr int64_t kBf16Columns = 32;  // of an AMX tile: groups of BF16 are padded to it with zeros
-constexpr int64_t round_up(int64_t value, int64_t unit) { return (value + unit - 1) / unit * unit; }
 
 int64_t group_bytes(DType dtype, int64_t k) {
   if (is_quantised(dtype)) return packed_group_bytes(packed_format_of(dtype), k);

@@ -63,6 +63,11 @@ struct LinearSource {
   // what they are.
   std::optional<DType> quantise_to = {};
   bool unpack = false;  // CUDA: rows of a block type become rows of a matrix
+
+  // Of the matrix that is made.
+  int64_t rows() const {
+    return row_order.empty() ? weight.rows() : static_cast<int64_t>(row_order.size());
+  }
   // Not null: makes the rows, of which `weight` has type and shape but no memory. They are its rows
   // from `first_row` on, of these the columns from `first_column` on.
   std::shared_ptr<const RowReader> reader = nullptr;

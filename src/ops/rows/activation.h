@@ -22,6 +22,11 @@ struct ActivationArgs {
   XieluParameters xielu = {};
 };
 
+// Their definitions, of one value: what becomes of it, and what its activated gate multiplies.
+// REQUIRES: not Activation::kXielu
+double activated(Activation activation, double x);
+double activated_up(Activation activation, double up);
+
 void gated_activation(OpContext& context, const GatedActivationArgs& args);
 
 void activation(OpContext& context, const ActivationArgs& args);

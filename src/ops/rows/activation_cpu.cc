@@ -6,14 +6,8 @@
 #include "ops/rows/activation.h"
 
 namespace headrace {
-namespace {
 
-double xielu(const XieluParameters& of, double x) {
-  if (x > 0) return of.p * x * x + of.b * x;
-  return of.n * (std::expm1(std::min<double>(x, of.e)) - x) + of.b * x;
-}
-
-double activate(Activation activation, double x) {
+double activated(Activation activation, double x) {
   switch (activation) {
     case Activation::kSilu:
       return x / (1.0 + std::exp(-x));
@@ -41,10 +35,16 @@ double activate(Activation activation, double x) {
   __builtin_unreachable();
 }
 
-// What a gate multiplies.
-double up_of(Activation activation, double up) {
+double activated_up(Activation activation, double up) {
   if (activation != Activation::kClampedSwish) return up;
   return std::clamp(up, -double{kClampedSwishBound}, double{kClampedSwishBound}) + 1.0;
+}
+
+namespace {
+
+double xielu(const XieluParameters& of, double x) {
+  if (x > 0) return of.p * x * x + of.b * x;
+  return of.n * (std::expm1(std::min<double>(x, of.e)) - x) + of.b * x;
 }
 
 const float* up_row(const GatedActivationArgs& args, int64_t t) {
@@ -59,8 +59,8 @@ void reference(OpContext&, const GatedActivationArgs& args) {
     const float* up = up_row(args, t);             // [F]
     float* out = f32_row(args.out, t);             // [F]
     for (int64_t i = 0; i < features; ++i) {
-      out[i] =
-          static_cast<float>(activate(args.activation, gate[i]) * up_of(args.activation, up[i]));
+      out[i] = static_cast<float>(activated(args.activation, gate[i]) *
+                                  activated_up(args.activation, up[i]));
     }
   }
 }
@@ -72,7 +72,7 @@ void plain_reference(OpContext&, const ActivationArgs& args) {
     for (int64_t i = 0; i < args.out.columns(); ++i) {
       const bool of_apertus = args.activation == Activation::kXielu;
       out[i] = static_cast<float>(of_apertus ? xielu(args.xielu, x[i])
-                                             : activate(args.activation, x[i]));
+                                             : activated(args.activation, x[i]));
     }
   }
 }
@@ -117,7 +117,7 @@ bool avx2(const DeviceTraits& traits, const Args& args) {
   return any_cpu(traits, args) && traits.cpu.avx2;
 }
 
-constexpr std::array kKernels = {
+constexpr std::array kActivationKernels = {
     Kernel<GatedActivationArgs>{"gated_activation/cpu/avx512", avx512,
                                 run_rows<gated_activation_row_avx512>},
     Kernel<GatedActivationArgs>{"gated_activation/cpu/avx2", avx2,
@@ -134,7 +134,7 @@ constexpr std::array kPlainKernels = {
 
 }  // namespace
 
-KernelTable<GatedActivationArgs> gated_activation_cpu_kernels() { return kKernels; }
+KernelTable<GatedActivationArgs> gated_activation_cpu_kernels() { return kActivationKernels; }
 KernelTable<ActivationArgs> activation_cpu_kernels() { return kPlainKernels; }
 
 }  // namespace headrace

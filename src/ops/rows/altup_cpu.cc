@@ -69,14 +69,14 @@ void reference(OpContext& context, const Args& args) {
 }
 
 template <class Args>
-bool any_cpu(const DeviceTraits& traits, const Args& args) {
+bool altup_any_cpu(const DeviceTraits& traits, const Args& args) {
   return traits.kind == DeviceKind::kCpu && args.streams.dtype == DType::kF32;
 }
 
 constexpr std::array kPredictKernels = {Kernel<AltUpPredictArgs>{
-    "altup_predict/cpu/reference", any_cpu, reference<AltUpPredictArgs, predict_row>}};
+    "altup_predict/cpu/reference", altup_any_cpu, reference<AltUpPredictArgs, predict_row>}};
 constexpr std::array kCorrectKernels = {Kernel<AltUpCorrectArgs>{
-    "altup_correct/cpu/reference", any_cpu, reference<AltUpCorrectArgs, correct_row>}};
+    "altup_correct/cpu/reference", altup_any_cpu, reference<AltUpCorrectArgs, correct_row>}};
 
 }  // namespace
 

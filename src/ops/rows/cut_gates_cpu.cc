@@ -31,11 +31,11 @@ bool any_cpu(const DeviceTraits& traits, const CutGatesArgs& args) {
   return traits.kind == DeviceKind::kCpu && args.x.dtype == DType::kF32;
 }
 
-constexpr std::array kKernels = {
+constexpr std::array kCutGatesKernels = {
     Kernel<CutGatesArgs>{"cut_gates/cpu/reference", any_cpu, reference}};
 
 }  // namespace
 
-KernelTable<CutGatesArgs> cut_gates_cpu_kernels() { return kKernels; }
+KernelTable<CutGatesArgs> cut_gates_cpu_kernels() { return kCutGatesKernels; }
 
 }  // namespace headrace

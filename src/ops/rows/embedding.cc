@@ -22,7 +22,7 @@ int64_t columns_of(const EmbeddingArgs& args) {
   return args.packed != nullptr ? args.packed->k() : args.table.columns();
 }
 
-constexpr std::array kCpuKernels = {
+constexpr std::array kEmbeddingCpuKernels = {
     Kernel<EmbeddingArgs>{"embedding/cpu/packed", packed_on_cpu, embedding_packed},
     Kernel<EmbeddingArgs>{"embedding/cpu/reference", rows_on_cpu, embedding_reference},
 };
@@ -40,7 +40,7 @@ void check_args(const OpContext& context, const EmbeddingArgs& args) {
 }  // namespace
 
 const KernelSet<EmbeddingArgs>& embedding_kernels() {
-  static const KernelSet<EmbeddingArgs> set({embedding_cuda_kernels(), kCpuKernels});
+  static const KernelSet<EmbeddingArgs> set({embedding_cuda_kernels(), kEmbeddingCpuKernels});
   return set;
 }
 

@@ -52,7 +52,7 @@ bool avx2(const DeviceTraits& traits, const GatedNormArgs& args) {
   return any_cpu(traits, args) && traits.cpu.avx2;
 }
 
-constexpr std::array kKernels = {
+constexpr std::array kGatedNormKernels = {
     Kernel<GatedNormArgs>{"gated_norm/cpu/avx512", avx512, run_rows<gated_norm_row_avx512>},
     Kernel<GatedNormArgs>{"gated_norm/cpu/avx2", avx2, run_rows<gated_norm_row_avx2>},
     Kernel<GatedNormArgs>{"gated_norm/cpu/reference", any_cpu, run_rows<reference_row>},
@@ -60,6 +60,6 @@ constexpr std::array kKernels = {
 
 }  // namespace
 
-KernelTable<GatedNormArgs> gated_norm_cpu_kernels() { return kKernels; }
+KernelTable<GatedNormArgs> gated_norm_cpu_kernels() { return kGatedNormKernels; }
 
 }  // namespace headrace

@@ -1,14 +1,13 @@
 #include <array>
 #include <cmath>
 
+#include "ops/rows/activation.h"
 #include "ops/rows/hyper_connection.h"
 
 namespace headrace {
 namespace {
 
 using Gates = std::array<float, static_cast<size_t>(kHyperStreamsMax)>;
-
-double sigmoid(double x) { return 1.0 / (1.0 + std::exp(-x)); }
 
 // Of logits [first, first + count), of which `part` has the scale.
 Gates gates_of(const HyperMixArgs& args, int64_t t, int64_t part, int64_t count, double factor,
@@ -17,7 +16,7 @@ Gates gates_of(const HyperMixArgs& args, int64_t t, int64_t part, int64_t count,
   for (int64_t j = 0; j < count; ++j) {
     const int64_t at = part * count + j;
     const double m = f32_row(args.logits, t)[at] * factor;
-    const double gate = sigmoid(m * args.scales[part] + args.biases[at]);
+    const double gate = activated(Activation::kSigmoid, m * args.scales[part] + args.biases[at]);
     gates[static_cast<size_t>(j)] = static_cast<float>(magnitude * gate + args.eps);
   }
   return gates;

@@ -74,7 +74,7 @@ bool avx2(const DeviceTraits& traits, const LayerNormArgs& args) {
   return any_cpu(traits, args) && traits.cpu.avx2;
 }
 
-constexpr std::array kKernels = {
+constexpr std::array kLayerNormKernels = {
     Kernel<LayerNormArgs>{"layer_norm/cpu/avx512", avx512, run_rows<layer_norm_rows_avx512>},
     Kernel<LayerNormArgs>{"layer_norm/cpu/avx2", avx2, run_rows<layer_norm_rows_avx2>},
     Kernel<LayerNormArgs>{"layer_norm/cpu/reference", any_cpu, reference},
@@ -82,6 +82,6 @@ constexpr std::array kKernels = {
 
 }  // namespace
 
-KernelTable<LayerNormArgs> layer_norm_cpu_kernels() { return kKernels; }
+KernelTable<LayerNormArgs> layer_norm_cpu_kernels() { return kLayerNormKernels; }
 
 }  // namespace headrace

@@ -36,11 +36,11 @@ bool any_cpu(const DeviceTraits& traits, const MatchSizeArgs& args) {
   return traits.kind == DeviceKind::kCpu && args.x.dtype == DType::kF32;
 }
 
-constexpr std::array kKernels = {
+constexpr std::array kMatchSizeKernels = {
     Kernel<MatchSizeArgs>{"match_size/cpu/reference", any_cpu, reference}};
 
 }  // namespace
 
-KernelTable<MatchSizeArgs> match_size_cpu_kernels() { return kKernels; }
+KernelTable<MatchSizeArgs> match_size_cpu_kernels() { return kMatchSizeKernels; }
 
 }  // namespace headrace

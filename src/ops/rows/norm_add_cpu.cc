@@ -35,10 +35,11 @@ bool any_cpu(const DeviceTraits& traits, const NormAddArgs& args) {
   return traits.kind == DeviceKind::kCpu && args.x.dtype == DType::kF32;
 }
 
-constexpr std::array kKernels = {Kernel<NormAddArgs>{"norm_add/cpu/reference", any_cpu, reference}};
+constexpr std::array kNormAddKernels = {
+    Kernel<NormAddArgs>{"norm_add/cpu/reference", any_cpu, reference}};
 
 }  // namespace
 
-KernelTable<NormAddArgs> norm_add_cpu_kernels() { return kKernels; }
+KernelTable<NormAddArgs> norm_add_cpu_kernels() { return kNormAddKernels; }
 
 }  // namespace headrace

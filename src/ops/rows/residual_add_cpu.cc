@@ -27,12 +27,12 @@ bool any_cpu(const DeviceTraits& traits, const ResidualAddArgs& args) {
   return traits.kind == DeviceKind::kCpu && args.x.dtype == DType::kF32;
 }
 
-constexpr std::array kKernels = {
+constexpr std::array kResidualAddKernels = {
     Kernel<ResidualAddArgs>{"residual_add/cpu/reference", any_cpu, reference},
 };
 
 }  // namespace
 
-KernelTable<ResidualAddArgs> residual_add_cpu_kernels() { return kKernels; }
+KernelTable<ResidualAddArgs> residual_add_cpu_kernels() { return kResidualAddKernels; }
 
 }  // namespace headrace

@@ -62,7 +62,7 @@ bool avx2(const DeviceTraits& traits, const RmsNormArgs& args) {
   return any_cpu(traits, args) && traits.cpu.avx2;
 }
 
-constexpr std::array kKernels = {
+constexpr std::array kRmsNormKernels = {
     Kernel<RmsNormArgs>{"rms_norm/cpu/avx512", avx512, run_rows<rms_norm_rows_avx512>},
     Kernel<RmsNormArgs>{"rms_norm/cpu/avx2", avx2, run_rows<rms_norm_rows_avx2>},
     Kernel<RmsNormArgs>{"rms_norm/cpu/reference", any_cpu, reference},
@@ -70,6 +70,6 @@ constexpr std::array kKernels = {
 
 }  // namespace
 
-KernelTable<RmsNormArgs> rms_norm_cpu_kernels() { return kKernels; }
+KernelTable<RmsNormArgs> rms_norm_cpu_kernels() { return kRmsNormKernels; }
 
 }  // namespace headrace

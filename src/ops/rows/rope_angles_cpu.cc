@@ -26,12 +26,12 @@ bool any_cpu(const DeviceTraits& traits, const RopeAnglesArgs&) {
   return traits.kind == DeviceKind::kCpu;
 }
 
-constexpr std::array kKernels = {
+constexpr std::array kRopeAnglesKernels = {
     Kernel<RopeAnglesArgs>{"rope_angles/cpu/reference", any_cpu, reference},
 };
 
 }  // namespace
 
-KernelTable<RopeAnglesArgs> rope_angles_cpu_kernels() { return kKernels; }
+KernelTable<RopeAnglesArgs> rope_angles_cpu_kernels() { return kRopeAnglesKernels; }
 
 }  // namespace headrace

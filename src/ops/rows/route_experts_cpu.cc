@@ -5,6 +5,7 @@
 #include <utility>
 #include <vector>
 
+#include "ops/rows/activation.h"
 #include "ops/rows/route_experts.h"
 
 namespace headrace {
@@ -36,8 +37,6 @@ class BestOf {
   const int32_t count_;
   int32_t filled_ = 0;
 };
-
-double sigmoid(double x) { return 1.0 / (1.0 + std::exp(-x)); }
 
 // The router's view of one row.
 class RoutedRow {
@@ -73,7 +72,7 @@ class RoutedRow {
 
   float shared_weight() const {
     if (rule_.shared != SharedExpert::kGated) return 1.0f;
-    return static_cast<float>(sigmoid(logits_[rule_.experts]));
+    return static_cast<float>(activated(Activation::kSigmoid, logits_[rule_.experts]));
   }
 
  private:
@@ -107,7 +106,8 @@ class RoutedRow {
   // What a choice is made by. A NaN is behind all.
   double choice_score(int32_t expert) const {
     double score = logits_[expert];
-    if (rule_.scores == RouterScores::kSigmoid && !rule_.biases_logits) score = sigmoid(score);
+    if (rule_.scores == RouterScores::kSigmoid && !rule_.biases_logits)
+      score = activated(Activation::kSigmoid, score);
     if (chooses_by_softmax()) score = std::exp(score - largest_) / total_;
     if (bias_ != nullptr) score += bias_[expert];
     return std::isnan(score) ? kBehindAll : score;
@@ -115,7 +115,8 @@ class RoutedRow {
 
   // Of a softmax, over the sum of all scores.
   double score(int32_t expert, float largest) const {
-    if (rule_.scores == RouterScores::kSigmoid) return sigmoid(logits_[expert]);
+    if (rule_.scores == RouterScores::kSigmoid)
+      return activated(Activation::kSigmoid, logits_[expert]);
     return std::exp(double{logits_[expert]} - largest);
   }
   double sum_of_all(float largest) const {
@@ -235,11 +236,11 @@ bool any_cpu(const DeviceTraits& traits, const RouteExpertsArgs&) {
   return traits.kind == DeviceKind::kCpu;
 }
 
-constexpr std::array kKernels = {
+constexpr std::array kRouteExpertsKernels = {
     Kernel<RouteExpertsArgs>{"route_experts/cpu/reference", any_cpu, reference}};
 
 }  // namespace
 
-KernelTable<RouteExpertsArgs> route_experts_cpu_kernels() { return kKernels; }
+KernelTable<RouteExpertsArgs> route_experts_cpu_kernels() { return kRouteExpertsKernels; }
 
 }  // namespace headrace

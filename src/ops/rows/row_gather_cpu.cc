@@ -23,11 +23,11 @@ bool any_cpu(const DeviceTraits& traits, const RowGatherArgs&) {
   return traits.kind == DeviceKind::kCpu;
 }
 
-constexpr std::array kKernels = {
+constexpr std::array kRowGatherKernels = {
     Kernel<RowGatherArgs>{"row_gather/cpu/reference", any_cpu, reference}};
 
 }  // namespace
 
-KernelTable<RowGatherArgs> row_gather_cpu_kernels() { return kKernels; }
+KernelTable<RowGatherArgs> row_gather_cpu_kernels() { return kRowGatherKernels; }
 
 }  // namespace headrace

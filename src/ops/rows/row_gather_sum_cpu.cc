@@ -25,11 +25,11 @@ bool any_cpu(const DeviceTraits& traits, const RowGatherSumArgs&) {
   return traits.kind == DeviceKind::kCpu;
 }
 
-constexpr std::array kKernels = {
+constexpr std::array kRowGatherSumKernels = {
     Kernel<RowGatherSumArgs>{"row_gather_sum/cpu/reference", any_cpu, reference}};
 
 }  // namespace
 
-KernelTable<RowGatherSumArgs> row_gather_sum_cpu_kernels() { return kKernels; }
+KernelTable<RowGatherSumArgs> row_gather_sum_cpu_kernels() { return kRowGatherSumKernels; }
 
 }  // namespace headrace

@@ -24,11 +24,11 @@ bool any_cpu(const DeviceTraits& traits, const RowScatterAddArgs&) {
   return traits.kind == DeviceKind::kCpu;
 }
 
-constexpr std::array kKernels = {
+constexpr std::array kRowScatterAddKernels = {
     Kernel<RowScatterAddArgs>{"row_scatter_add/cpu/reference", any_cpu, reference}};
 
 }  // namespace
 
-KernelTable<RowScatterAddArgs> row_scatter_add_cpu_kernels() { return kKernels; }
+KernelTable<RowScatterAddArgs> row_scatter_add_cpu_kernels() { return kRowScatterAddKernels; }
 
 }  // namespace headrace

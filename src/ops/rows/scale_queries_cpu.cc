@@ -38,11 +38,11 @@ bool any_cpu(const DeviceTraits& traits, const ScaleQueriesArgs& args) {
   return traits.kind == DeviceKind::kCpu && args.x.dtype == DType::kF32;
 }
 
-constexpr std::array kKernels = {
+constexpr std::array kScaleQueriesKernels = {
     Kernel<ScaleQueriesArgs>{"scale_queries/cpu/reference", any_cpu, reference}};
 
 }  // namespace
 
-KernelTable<ScaleQueriesArgs> scale_queries_cpu_kernels() { return kKernels; }
+KernelTable<ScaleQueriesArgs> scale_queries_cpu_kernels() { return kScaleQueriesKernels; }
 
 }  // namespace headrace

@@ -22,11 +22,11 @@ bool any_cpu(const DeviceTraits& traits, const ScaleRowsArgs& args) {
   return traits.kind == DeviceKind::kCpu && args.x.dtype == DType::kF32;
 }
 
-constexpr std::array kKernels = {
+constexpr std::array kScaleRowsKernels = {
     Kernel<ScaleRowsArgs>{"scale_rows/cpu/reference", any_cpu, reference}};
 
 }  // namespace
 
-KernelTable<ScaleRowsArgs> scale_rows_cpu_kernels() { return kKernels; }
+KernelTable<ScaleRowsArgs> scale_rows_cpu_kernels() { return kScaleRowsKernels; }
 
 }  // namespace headrace

@@ -43,7 +43,7 @@ bool avx2(const DeviceTraits& traits, const SigmoidGateArgs& args) {
   return any_cpu(traits, args) && traits.cpu.avx2;
 }
 
-constexpr std::array kKernels = {
+constexpr std::array kSigmoidGateKernels = {
     Kernel<SigmoidGateArgs>{"sigmoid_gate/cpu/avx512", avx512, run_rows<sigmoid_gate_row_avx512>},
     Kernel<SigmoidGateArgs>{"sigmoid_gate/cpu/avx2", avx2, run_rows<sigmoid_gate_row_avx2>},
     Kernel<SigmoidGateArgs>{"sigmoid_gate/cpu/reference", any_cpu, reference},
@@ -51,6 +51,6 @@ constexpr std::array kKernels = {
 
 }  // namespace
 
-KernelTable<SigmoidGateArgs> sigmoid_gate_cpu_kernels() { return kKernels; }
+KernelTable<SigmoidGateArgs> sigmoid_gate_cpu_kernels() { return kSigmoidGateKernels; }
 
 }  // namespace headrace

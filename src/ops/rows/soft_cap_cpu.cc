@@ -55,7 +55,7 @@ bool avx2(const DeviceTraits& traits, const SoftCapArgs& args) {
   return any_cpu(traits, args) && traits.cpu.avx2;
 }
 
-constexpr std::array kKernels = {
+constexpr std::array kSoftCapKernels = {
     Kernel<SoftCapArgs>{"soft_cap/cpu/avx512", avx512, run_rows<soft_cap_row_avx512>},
     Kernel<SoftCapArgs>{"soft_cap/cpu/avx2", avx2, run_rows<soft_cap_row_avx2>},
     Kernel<SoftCapArgs>{"soft_cap/cpu/reference", any_cpu, reference},
@@ -63,6 +63,6 @@ constexpr std::array kKernels = {
 
 }  // namespace
 
-KernelTable<SoftCapArgs> soft_cap_cpu_kernels() { return kKernels; }
+KernelTable<SoftCapArgs> soft_cap_cpu_kernels() { return kSoftCapKernels; }
 
 }  // namespace headrace

@@ -77,17 +77,17 @@ void run_token_logprobs(OpContext& context, const TokenLogprobsArgs& args) {
 }
 
 template <class Args>
-bool any_cpu(const DeviceTraits& traits, const Args&) {
+bool sample_any_cpu(const DeviceTraits& traits, const Args&) {
   return traits.kind == DeviceKind::kCpu;
 }
 
 template <class Args>
-bool avx512(const DeviceTraits& traits, const Args& args) {
-  return any_cpu(traits, args) && traits.cpu.avx512;
+bool sample_avx512(const DeviceTraits& traits, const Args& args) {
+  return sample_any_cpu(traits, args) && traits.cpu.avx512;
 }
 template <class Args>
-bool avx2(const DeviceTraits& traits, const Args& args) {
-  return any_cpu(traits, args) && traits.cpu.avx2;
+bool sample_avx2(const DeviceTraits& traits, const Args& args) {
+  return sample_any_cpu(traits, args) && traits.cpu.avx2;
 }
 
 }  // namespace
@@ -97,18 +97,19 @@ const LogitMath kLogitMathReference = {block_maxima, exp_weights};
 namespace {
 
 constexpr std::array kSampleKernels = {
-    Kernel<SampleArgs>{"sample/cpu/avx512", avx512<SampleArgs>, run_sample<&kLogitMathAvx512>},
-    Kernel<SampleArgs>{"sample/cpu/avx2", avx2<SampleArgs>, run_sample<&kLogitMathAvx2>},
-    Kernel<SampleArgs>{"sample/cpu/reference", any_cpu<SampleArgs>,
+    Kernel<SampleArgs>{"sample/cpu/avx512", sample_avx512<SampleArgs>,
+                       run_sample<&kLogitMathAvx512>},
+    Kernel<SampleArgs>{"sample/cpu/avx2", sample_avx2<SampleArgs>, run_sample<&kLogitMathAvx2>},
+    Kernel<SampleArgs>{"sample/cpu/reference", sample_any_cpu<SampleArgs>,
                        run_sample<&kLogitMathReference>},
 };
 
 constexpr std::array kTokenLogprobsKernels = {
-    Kernel<TokenLogprobsArgs>{"token_logprobs/cpu/avx512", avx512<TokenLogprobsArgs>,
+    Kernel<TokenLogprobsArgs>{"token_logprobs/cpu/avx512", sample_avx512<TokenLogprobsArgs>,
                               run_token_logprobs<&kLogitMathAvx512>},
-    Kernel<TokenLogprobsArgs>{"token_logprobs/cpu/avx2", avx2<TokenLogprobsArgs>,
+    Kernel<TokenLogprobsArgs>{"token_logprobs/cpu/avx2", sample_avx2<TokenLogprobsArgs>,
                               run_token_logprobs<&kLogitMathAvx2>},
-    Kernel<TokenLogprobsArgs>{"token_logprobs/cpu/reference", any_cpu<TokenLogprobsArgs>,
+    Kernel<TokenLogprobsArgs>{"token_logprobs/cpu/reference", sample_any_cpu<TokenLogprobsArgs>,
                               run_token_logprobs<&kLogitMathReference>},
 };
 

@@ -22,11 +22,11 @@ bool any_cpu(const DeviceTraits& traits, const SpreadLogitsArgs&) {
   return traits.kind == DeviceKind::kCpu;
 }
 
-constexpr std::array kKernels = {
+constexpr std::array kSpreadLogitsKernels = {
     Kernel<SpreadLogitsArgs>{"spread_logits/cpu/reference", any_cpu, reference}};
 
 }  // namespace
 
-KernelTable<SpreadLogitsArgs> spread_logits_cpu_kernels() { return kKernels; }
+KernelTable<SpreadLogitsArgs> spread_logits_cpu_kernels() { return kSpreadLogitsKernels; }
 
 }  // namespace headrace

@@ -129,7 +129,7 @@ bool avx2(const DeviceTraits& traits, const CausalConvArgs& args) {
   return few_taps(traits, args) && traits.cpu.avx2;
 }
 
-constexpr std::array kKernels = {
+constexpr std::array kCausalConvKernels = {
     Kernel<CausalConvArgs>{"causal_conv/cpu/avx512", avx512,
                            run_channels<causal_conv_channels_avx512>},
     Kernel<CausalConvArgs>{"causal_conv/cpu/avx2", avx2, run_channels<causal_conv_channels_avx2>},
@@ -138,6 +138,6 @@ constexpr std::array kKernels = {
 
 }  // namespace
 
-KernelTable<CausalConvArgs> causal_conv_cpu_kernels() { return kKernels; }
+KernelTable<CausalConvArgs> causal_conv_cpu_kernels() { return kCausalConvKernels; }
 
 }  // namespace headrace

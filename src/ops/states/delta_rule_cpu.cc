@@ -141,7 +141,7 @@ bool avx2(const DeviceTraits& traits, const DeltaRuleArgs& args) {
   return any_cpu(traits, args) && traits.cpu.avx2;
 }
 
-constexpr std::array kKernels = {
+constexpr std::array kDeltaRuleKernels = {
     Kernel<DeltaRuleArgs>{"delta_rule/cpu/avx512", avx512, run_heads<delta_head_avx512>},
     Kernel<DeltaRuleArgs>{"delta_rule/cpu/avx2", avx2, run_heads<delta_head_avx2>},
     Kernel<DeltaRuleArgs>{"delta_rule/cpu/reference", any_cpu, run_heads<reference_head>},
@@ -149,6 +149,6 @@ constexpr std::array kKernels = {
 
 }  // namespace
 
-KernelTable<DeltaRuleArgs> delta_rule_cpu_kernels() { return kKernels; }
+KernelTable<DeltaRuleArgs> delta_rule_cpu_kernels() { return kDeltaRuleKernels; }
 
 }  // namespace headrace

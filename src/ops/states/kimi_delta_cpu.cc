@@ -143,7 +143,7 @@ bool avx2(const DeviceTraits& traits, const KimiDeltaArgs& args) {
   return any_cpu(traits, args) && traits.cpu.avx2;
 }
 
-constexpr std::array kKernels = {
+constexpr std::array kKimiDeltaKernels = {
     Kernel<KimiDeltaArgs>{"kimi_delta/cpu/avx512", avx512, run_kimi_heads<kimi_delta_head_avx512>},
     Kernel<KimiDeltaArgs>{"kimi_delta/cpu/avx2", avx2, run_kimi_heads<kimi_delta_head_avx2>},
     Kernel<KimiDeltaArgs>{"kimi_delta/cpu/reference", any_cpu, run_kimi_heads<kimi_reference_head>},
@@ -151,6 +151,6 @@ constexpr std::array kKernels = {
 
 }  // namespace
 
-KernelTable<KimiDeltaArgs> kimi_delta_cpu_kernels() { return kKernels; }
+KernelTable<KimiDeltaArgs> kimi_delta_cpu_kernels() { return kKimiDeltaKernels; }
 
 }  // namespace headrace

@@ -88,7 +88,7 @@ bool avx2(const DeviceTraits& traits, const RgLruArgs& args) {
   return any_cpu(traits, args) && traits.cpu.avx2;
 }
 
-constexpr std::array kKernels = {
+constexpr std::array kRgLruKernels = {
     Kernel<RgLruArgs>{"rg_lru/cpu/avx512", avx512, run_lru<lru_channels_avx512>},
     Kernel<RgLruArgs>{"rg_lru/cpu/avx2", avx2, run_lru<lru_channels_avx2>},
     Kernel<RgLruArgs>{"rg_lru/cpu/reference", any_cpu, run_lru<reference_channels>},
@@ -96,6 +96,6 @@ constexpr std::array kKernels = {
 
 }  // namespace
 
-KernelTable<RgLruArgs> rg_lru_cpu_kernels() { return kKernels; }
+KernelTable<RgLruArgs> rg_lru_cpu_kernels() { return kRgLruKernels; }
 
 }  // namespace headrace

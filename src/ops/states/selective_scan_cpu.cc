@@ -94,7 +94,7 @@ bool avx2(const DeviceTraits& traits, const SelectiveScanArgs& args) {
   return any_cpu(traits, args) && traits.cpu.avx2;
 }
 
-constexpr std::array kKernels = {
+constexpr std::array kSelectiveScanKernels = {
     Kernel<SelectiveScanArgs>{"selective_scan/cpu/avx512", avx512,
                               run_channels<scan_channels_avx512>},
     Kernel<SelectiveScanArgs>{"selective_scan/cpu/avx2", avx2, run_channels<scan_channels_avx2>},
@@ -104,6 +104,6 @@ constexpr std::array kKernels = {
 
 }  // namespace
 
-KernelTable<SelectiveScanArgs> selective_scan_cpu_kernels() { return kKernels; }
+KernelTable<SelectiveScanArgs> selective_scan_cpu_kernels() { return kSelectiveScanKernels; }
 
 }  // namespace headrace

@@ -113,7 +113,7 @@ bool avx2(const DeviceTraits& traits, const SsdScanArgs& args) {
   return any_cpu(traits, args) && traits.cpu.avx2;
 }
 
-constexpr std::array kKernels = {
+constexpr std::array kSsdScanKernels = {
     Kernel<SsdScanArgs>{"ssd_scan/cpu/avx512", avx512, run_heads<ssd_head_avx512>},
     Kernel<SsdScanArgs>{"ssd_scan/cpu/avx2", avx2, run_heads<ssd_head_avx2>},
     Kernel<SsdScanArgs>{"ssd_scan/cpu/reference", any_cpu, run_heads<reference_head>},
@@ -121,6 +121,6 @@ constexpr std::array kKernels = {
 
 }  // namespace
 
-KernelTable<SsdScanArgs> ssd_scan_cpu_kernels() { return kKernels; }
+KernelTable<SsdScanArgs> ssd_scan_cpu_kernels() { return kSsdScanKernels; }
 
 }  // namespace headrace

@@ -68,13 +68,13 @@ bool any_cpu(const DeviceTraits& traits, const TokenShiftArgs&) {
   return traits.kind == DeviceKind::kCpu;
 }
 
-constexpr std::array kKernels = {
+constexpr std::array kTokenShiftKernels = {
     Kernel<TokenShiftArgs>{"token_shift/cpu/rows", any_cpu, shift_rows},
     Kernel<TokenShiftArgs>{"token_shift/cpu/reference", any_cpu, reference},
 };
 
 }  // namespace
 
-KernelTable<TokenShiftArgs> token_shift_cpu_kernels() { return kKernels; }
+KernelTable<TokenShiftArgs> token_shift_cpu_kernels() { return kTokenShiftKernels; }
 
 }  // namespace headrace

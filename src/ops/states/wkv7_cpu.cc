@@ -159,7 +159,7 @@ bool avx2(const DeviceTraits& traits, const Wkv7Args& args) {
   return of_known_size(traits, args) && traits.cpu.avx2;
 }
 
-constexpr std::array kKernels = {
+constexpr std::array kWkv7Kernels = {
     Kernel<Wkv7Args>{"wkv7/cpu/avx512", avx512, run_heads<wkv7_head_avx512>},
     Kernel<Wkv7Args>{"wkv7/cpu/avx2", avx2, run_heads<wkv7_head_avx2>},
     Kernel<Wkv7Args>{"wkv7/cpu/reference", any_cpu, run_heads<reference_head>},
@@ -167,6 +167,6 @@ constexpr std::array kKernels = {
 
 }  // namespace
 
-KernelTable<Wkv7Args> wkv7_cpu_kernels() { return kKernels; }
+KernelTable<Wkv7Args> wkv7_cpu_kernels() { return kWkv7Kernels; }
 
 }  // namespace headrace
