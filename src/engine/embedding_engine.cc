@@ -348,13 +348,6 @@ class EmbeddingEngineImpl final : public EmbeddingEngine {
 
 }  // namespace
 
-std::vector<EmbeddingText> single_texts(std::vector<std::vector<TokenId>> texts) {
-  std::vector<EmbeddingText> singles;
-  singles.reserve(texts.size());
-  for (std::vector<TokenId>& ids : texts) singles.push_back({.ids = std::move(ids)});
-  return singles;
-}
-
 void shorten_vector(const EmbeddingRunner& runner, std::span<float> vector, size_t dimensions) {
   CHECK(dimensions <= vector.size());
   if (runner.normalises() && dimensions < vector.size()) scale_to_unit(vector.first(dimensions));

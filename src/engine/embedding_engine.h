@@ -22,7 +22,12 @@ struct EmbeddingText {
   std::vector<TokenId> ids;
   int32_t second_count = 0;  // ids at its end that have the second token type: of a pair
 };
-std::vector<EmbeddingText> single_texts(std::vector<std::vector<TokenId>> texts);
+inline std::vector<EmbeddingText> single_texts(std::vector<std::vector<TokenId>> texts) {
+  std::vector<EmbeddingText> singles;
+  singles.reserve(texts.size());
+  for (std::vector<TokenId>& ids : texts) singles.push_back({.ids = std::move(ids)});
+  return singles;
+}
 
 // What computes a pass. One thread calls it, the engine's.
 class EmbeddingRunner {

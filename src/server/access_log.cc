@@ -6,6 +6,7 @@
 
 #include "base/log_format.h"
 #include "server/error_response.h"
+#include "server/random_id.h"
 #include "server/server_state.h"
 
 namespace headrace {

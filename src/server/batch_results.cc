@@ -6,6 +6,7 @@
 
 #include "base/mapped_file.h"
 #include "server/durable_file.h"
+#include "server/random_id.h"
 #include "server/server_state.h"
 
 namespace headrace {

@@ -16,6 +16,7 @@
 #include "server/batch_job.h"
 #include "server/batch_results.h"
 #include "server/durable_file.h"
+#include "server/random_id.h"
 #include "server/server_state.h"
 
 namespace headrace {

@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "base/checksum.h"
+#include "server/random_id.h"
 #include "server/server_state.h"
 
 namespace headrace {

@@ -7,6 +7,7 @@
 #include <fmt/format.h>
 
 #include "base/json.h"
+#include "server/random_id.h"
 #include "server/server_state.h"
 #include "text/base64.h"
 

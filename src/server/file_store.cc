@@ -13,6 +13,7 @@
 #include "base/log.h"
 #include "base/mapped_file.h"
 #include "server/durable_file.h"
+#include "server/random_id.h"
 #include "server/server_state.h"
 
 namespace headrace {

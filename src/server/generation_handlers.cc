@@ -11,6 +11,7 @@
 #include "server/generation_plan.h"
 #include "server/handlers.h"
 #include "server/llama_request.h"
+#include "server/random_id.h"
 
 namespace headrace {
 namespace {

@@ -7,6 +7,7 @@
 #include "base/rng.h"
 #include "sched/request_limits.h"
 #include "server/handlers.h"
+#include "server/random_id.h"
 #include "server/stop_end.h"
 #include "text/grammar/token_rules.h"
 #include "text/output/dialect_table.h"

@@ -9,6 +9,8 @@
 namespace headrace {
 namespace {
 
+constexpr size_t kMetadataPairsMax = 16, kMetadataKeyBytesMax = 64, kMetadataValueBytesMax = 512;
+
 constexpr size_t kQuotedBytesMax = 32;        // of a client's word in a message
 constexpr double kExactIntegersMax = 0x1p53;  // beyond it a double does not say which was meant
 
@@ -125,6 +127,22 @@ Result<std::vector<int32_t>> read_token_ids(std::string_view name, const Json& v
     ids.push_back(static_cast<int32_t>(integer_of(items[i])));
   }
   return ids;
+}
+
+Status check_metadata(const Json& metadata) {
+  const auto is_pair = [](const Json::Member& member) {
+    const auto& [key, value] = member;
+    return !key.empty() && key.size() <= kMetadataKeyBytesMax && value.is_string() &&
+           value.as_string().size() <= kMetadataValueBytesMax;
+  };
+  const bool good = metadata.is_object() && metadata.as_object().size() <= kMetadataPairsMax &&
+                    std::all_of(metadata.as_object().begin(), metadata.as_object().end(), is_pair);
+  if (good) return ok_status();
+  return invalid_argument(
+      fmt::format("metadata must be an object of at most {} texts, each of at most {} bytes with a "
+                  "name of 1 to {}",
+                  kMetadataPairsMax, kMetadataValueBytesMax, kMetadataKeyBytesMax),
+      "metadata");
 }
 
 }  // namespace headrace

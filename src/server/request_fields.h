@@ -163,4 +163,7 @@ Status read_named_fields(std::span<const Field<Target>> fields,
 Result<std::vector<int32_t>> read_token_ids(std::string_view name, const Json& value,
                                             const FieldContext& context, size_t count_max);
 
+// What a client notes down on what it stores: an object of a few short texts.
+Status check_metadata(const Json& metadata);
+
 }  // namespace headrace

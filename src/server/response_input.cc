@@ -5,6 +5,7 @@
 
 #include <fmt/format.h>
 
+#include "server/random_id.h"
 #include "server/request_fields.h"
 #include "server/server_state.h"
 

@@ -10,7 +10,6 @@
 #include "server/chat_input.h"
 #include "server/response_input.h"
 #include "server/sampler_names.h"
-#include "server/stored_json.h"
 #include "server/thought_fields.h"
 #include "server/tool_choice.h"
 #include "server/unsupported_fields.h"

@@ -5,6 +5,7 @@
 #include <span>
 
 #include "base/json.h"
+#include "server/random_id.h"
 #include "server/server_state.h"
 
 namespace headrace {

@@ -1,9 +1,6 @@
 #include "server/server_state.h"
 
-#include <sys/random.h>
-
 #include <algorithm>
-#include <array>
 #include <chrono>
 
 #include <fmt/format.h>
@@ -87,19 +84,6 @@ JsonLimits ServerState::json_limits() const {
   json.element_count_max =
       std::max(json.element_count_max, 2 * static_cast<size_t>(models.longest_context()));
   return json;
-}
-
-std::string random_hex_id() {
-  std::array<uint64_t, 2> bits{};
-  // 16 bytes come whole or not at all, and wait only while the machine starts.
-  CHECK(::getrandom(bits.data(), sizeof(bits), 0) == sizeof(bits));
-  return fmt::format("{:016x}{:016x}", bits[0], bits[1]);
-}
-
-uint64_t random_seed() {
-  uint64_t bits = 0;
-  CHECK(::getrandom(&bits, sizeof(bits), 0) == sizeof(bits));
-  return bits;
 }
 
 int64_t unix_seconds() {

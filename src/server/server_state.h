@@ -143,10 +143,6 @@ struct ServerState {
   static constexpr size_t kTextsWaitingMax = 8192;
 };
 
-// 128 random bits as hex, from the kernel: unique between processes too, and who knows any number
-// of them knows nothing of the others.
-std::string random_hex_id();
-uint64_t random_seed();  // of an answer whose request names none
 int64_t unix_seconds();
 
 }  // namespace headrace

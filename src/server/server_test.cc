@@ -10,6 +10,7 @@
 #include <fmt/format.h>
 
 #include "base/rng.h"
+#include "server/random_id.h"
 #include "server/router.h"
 #include "server/server_fixture.h"
 

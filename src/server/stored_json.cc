@@ -14,7 +14,6 @@
 namespace headrace {
 namespace {
 
-constexpr size_t kMetadataPairsMax = 16, kMetadataKeyBytesMax = 64, kMetadataValueBytesMax = 512;
 constexpr int64_t kExpirySecondsMin = 3600, kExpirySecondsMax = 30 * 24 * 3600;
 
 }  // namespace
@@ -70,22 +69,6 @@ Json list_json(Json data, bool has_more) {
   json.set("first_id", std::move(first)).set("last_id", std::move(last));
   json.set("has_more", has_more);
   return json;
-}
-
-Status check_metadata(const Json& metadata) {
-  const auto is_pair = [](const Json::Member& member) {
-    const auto& [key, value] = member;
-    return !key.empty() && key.size() <= kMetadataKeyBytesMax && value.is_string() &&
-           value.as_string().size() <= kMetadataValueBytesMax;
-  };
-  const bool good = metadata.is_object() && metadata.as_object().size() <= kMetadataPairsMax &&
-                    std::all_of(metadata.as_object().begin(), metadata.as_object().end(), is_pair);
-  if (good) return ok_status();
-  return invalid_argument(
-      fmt::format("metadata must be an object of at most {} texts, each of at most {} bytes with a "
-                  "name of 1 to {}",
-                  kMetadataPairsMax, kMetadataValueBytesMax, kMetadataKeyBytesMax),
-      "metadata");
 }
 
 Result<int64_t> read_expires_after(std::string_view name, const Json& value) {

@@ -27,9 +27,6 @@ HttpResponse storage_error(const Status& status);
 // A page of a list: first_id, last_id and has_more beside the data.
 Json list_json(Json data, bool has_more);
 
-// What a client notes down on what it stores: an object of a few short texts.
-Status check_metadata(const Json& metadata);
-
 // {"anchor": "created_at", "seconds": an hour to 30 days} -> seconds. Errors name `name`.
 Result<int64_t> read_expires_after(std::string_view name, const Json& value);
 

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <string_view>
 
+#include "server/random_id.h"
 #include "server/server_state.h"
 
 namespace headrace {

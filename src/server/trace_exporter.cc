@@ -12,6 +12,7 @@
 #include "base/log.h"
 #include "server/header_text.h"
 #include "server/query.h"
+#include "server/random_id.h"
 #include "server/server_state.h"
 
 namespace headrace {
