@@ -10,7 +10,7 @@ namespace {
 constexpr int64_t kHidden = 24;
 constexpr int32_t kWidth = 40;
 
-double activated(Activation activation, double x) {
+double activation_of(Activation activation, double x) {
   if (activation == Activation::kSilu) return x / (1 + std::exp(-x));
   return x / 2 * (1 + std::tanh(std::sqrt(2 / M_PI) * (x + 0.044715 * x * x * x)));
 }
@@ -33,8 +33,8 @@ Row expected_row(const DenseSpec& spec, const MadeTensors& tensors, const Row& x
     up.erase(up.begin(), up.begin() + spec.width);
   }
   for (size_t i = 0; i < width; ++i) {
-    up[i] = gate.empty() ? activated(spec.activation, up[i])
-                         : activated(spec.activation, gate[i]) * up[i];
+    up[i] = gate.empty() ? activation_of(spec.activation, up[i])
+                         : activation_of(spec.activation, gate[i]) * up[i];
   }
   Row y = product("ffn_down", up);
   for (size_t i = 0; i < y.size(); ++i) y[i] += x[i];
