@@ -30,6 +30,7 @@ constexpr auto kHyV4Names = std::to_array<HfTensorName>({
 
 DecoderSpec hy_v4_spec(const ModelConfig& config) {
   const GemmaConfig& streams = config.mixers.gemma;
+  const float limit = config.experts.gate_limit;
   DecoderSpec spec = deepseek_spec(config);
   spec.carried = {.layers = config.layers,
                   .norm_eps = config.rms_eps,
@@ -44,7 +45,7 @@ DecoderSpec hy_v4_spec(const ModelConfig& config) {
     attention.index.norm_eps = config.rms_eps;
     if (attention.index.carried) spec.carried.behind = attention.index.top;
     auto* const mixture = std::get_if<MixtureSpec>(&layer.feed_forward);
-    if (mixture != nullptr) mixture->gate_limit = config.experts.gate_limit;
+    if (mixture != nullptr) mixture->limits = {limit, limit};
   });
   for (DecoderLayerSpec& layer : spec.layers) {
     layer.frame = HyperSpec{.carried = spec.carried, .magnitude = streams.hyper_magnitude};

@@ -67,6 +67,12 @@ class DenseFeedForward final : public FeedForward {
                     down_.op_workspace_bytes(load.rows));
   }
 
+  Status check_device(const DeviceTraits& device, DType /*activations*/) const override {
+    if (device.kind != DeviceKind::kCuda || !spec_.limits.any()) return ok_status();
+    return unsupported(
+        "networks whose gates have a limit have no kernels on a GPU yet: use --device cpu");
+  }
+
   void run(const FeedForwardRun& run) const override {
     const int64_t rows = run.branch.rows();
     const TensorView gate_up = run.scratch.rows(kGateUp, rows, gate_up_width());
@@ -76,7 +82,7 @@ class DenseFeedForward final : public FeedForward {
     const TensorView activated = down_.own_columns(all);
     const GatedActivationArgs gates{
         .gate_up = gate_up, .activation = spec_.activation, .out = activated};
-    if (is_gated() && !is_sparse() && !spec_.sub_norm && down_.ends_with_gates(run.branch, gates)) {
+    if (is_gated() && !is_cut() && !spec_.sub_norm && down_.ends_with_gates(run.branch, gates)) {
       run.branch.multiply_input(gate_up_, gate_up);
       return down_.end(run.branch, gates);
     }
@@ -103,6 +109,7 @@ class DenseFeedForward final : public FeedForward {
 
   std::string name(const char* stem) const { return std::string(stem) + spec_.name_end; }
   bool is_sparse() const { return !std::isnan(spec_.gate_cutoff); }
+  bool is_cut() const { return is_sparse() || spec_.limits.any(); }
   bool is_gated() const { return spec_.tensors != DenseTensors::kPlain; }
   int64_t own_width() const { return widths_.count(rank_); }
   int64_t gate_up_width() const { return (is_gated() ? 2 : 1) * own_width(); }
@@ -142,12 +149,13 @@ class DenseFeedForward final : public FeedForward {
                           .activation = spec_.activation,
                           .gate_up = gate_up,
                           .y = activated};
-    if (is_sparse() || branch.adapts(gate_up_)) {  // what adapters add comes before the gates
+    if (is_cut() || branch.adapts(gate_up_)) {  // what adapters add comes before the gates
       branch.multiply_input(gate_up_, gate_up);
       if (is_sparse()) {
         cut_gates(branch.context(),
                   {.x = column_range(gate_up, 0, own_width()), .cutoff = spec_.gate_cutoff});
       }
+      limit_gates(branch.context(), spec_.limits, gate_up);
       gated_activation(branch.context(),
                        {.gate_up = gate_up, .activation = spec_.activation, .out = activated});
     } else if (const auto norm = branch.joining_norm()) {

@@ -4,6 +4,7 @@
 #include <limits>
 #include <memory>
 
+#include "models/parts/gate_limits.h"
 #include "models/parts/layer_part.h"
 #include "ops/rows/activation.h"
 
@@ -23,6 +24,7 @@ struct DenseSpec {
   // Of gates, those above the row's mean + so many of its deviations stay, less that; the others
   // are 0 (Gemma 3n). NaN: all stay as they are.
   float gate_cutoff = std::numeric_limits<float>::quiet_NaN();
+  GateLimits limits;          // where it is gated
   const char* name_end = "";  // of its tensors' names: ffn_up_shexp
   bool sub_norm = false;      // RMSNorm of activated rows, ffn_sub_norm (BitNet); gated
   float norm_eps = 0.0f;      // of it

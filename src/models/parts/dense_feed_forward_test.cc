@@ -2,6 +2,8 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
+
 #include "models/parts/part_fixture.h"
 
 namespace headrace::dense_feed_forward_test {
@@ -31,6 +33,11 @@ Row expected_row(const DenseSpec& spec, const MadeTensors& tensors, const Row& x
   if (spec.tensors == DenseTensors::kGatedFused) {
     gate.assign(up.begin(), up.begin() + spec.width);
     up.erase(up.begin(), up.begin() + spec.width);
+  }
+  const GateLimits& limits = spec.limits;
+  for (size_t i = 0; i < width && limits.any(); ++i) {
+    gate[i] = std::min(gate[i], double{limits.gate});
+    up[i] = std::clamp(up[i], -double{limits.up}, double{limits.up});
   }
   for (size_t i = 0; i < width; ++i) {
     up[i] = gate.empty() ? activation_of(spec.activation, up[i])
@@ -64,6 +71,32 @@ TEST(DenseFeedForward, EqualsPlainLoopsWithScratchSharedOrApart) {
         EXPECT_TRUE(same_bits(with_apart, with_shared));
       }
     }
+  }
+}
+
+TEST(DenseFeedForward, GatesAndUpsHaveLimits) {
+  for (const auto tensors : {DenseTensors::kGated, DenseTensors::kGatedFused}) {
+    const DenseSpec spec{.width = kWidth, .tensors = tensors, .limits = {.gate = 0.3f, .up = 0.5f}};
+    PartPass shared(9, kHidden, /*in_place=*/true), apart(9, kHidden, /*in_place=*/false);
+    const auto part = make_part(spec, kHidden);
+    MadeTensors made(shared.device());
+    ASSERT_TRUE(part->load(made).ok());
+    Rng rng(3);
+    const TestMatrix x(rng, 9, kHidden);
+    Rows expected = rows_of(x), unlimited = expected;
+    for (Row& row : expected) row = expected_row(spec, made, row);
+    const DenseSpec without{.width = kWidth, .tensors = tensors};
+    for (Row& row : unlimited) row = expected_row(without, made, row);
+    TestMatrix with_shared = x, with_apart = x;
+    shared.run(*part, with_shared);
+    apart.run(*part, with_apart);
+    EXPECT_TRUE(rows_close(with_shared, expected));
+    EXPECT_FALSE(rows_close(with_shared, unlimited));
+    EXPECT_TRUE(same_bits(with_apart, with_shared));
+    DeviceTraits gpu;
+    gpu.kind = DeviceKind::kCuda;
+    EXPECT_EQ(part->check_device(gpu, DType::kBF16).message(),
+              "networks whose gates have a limit have no kernels on a GPU yet: use --device cpu");
   }
 }
 

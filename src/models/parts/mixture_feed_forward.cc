@@ -16,7 +16,6 @@
 #include "ops/rows/residual_add.h"
 #include "ops/rows/row_gather.h"
 #include "ops/rows/row_scatter_add.h"
-#include "ops/rows/soft_cap.h"
 #include "tensor/arena_places.h"
 
 namespace headrace {
@@ -153,7 +152,7 @@ class MixtureFeedForward final : public FeedForward {
   }
 
   Status check_device(const DeviceTraits& device, DType /*activations*/) const override {
-    if (spec_.gate_limit > 0 && device.kind == DeviceKind::kCuda) {
+    if ((spec_.limits.any() || spec_.shared_limits.any()) && device.kind == DeviceKind::kCuda) {
       return unsupported(
           "experts whose gates have a limit have no kernels on a GPU yet: use --device cpu");
     }
@@ -494,18 +493,14 @@ class MixtureFeedForward final : public FeedForward {
                               .out = sum});
   }
 
-  bool is_limited(const Network& network) const {
-    return spec_.gate_limit > 0 && &network - networks_.data() < spec_.router.experts;
+  const GateLimits& limits_of(const Network& network) const {
+    const bool shared = &network - networks_.data() >= spec_.computing();
+    return shared ? spec_.shared_limits : spec_.limits;
   }
   void multiply_limited(OpContext& context, const Network& network, const ConstTensorView& x,
                         const TensorView& gate_up, const TensorView& out) const {
     multiply(context, network.gate_up, x, gate_up);
-    const int64_t width = gate_up.columns() / 2;
-    const float limit = spec_.gate_limit;
-    soft_cap(context,
-             {.x = column_range(gate_up, 0, width), .cap = limit, .kind = CapKind::kAtMost});
-    soft_cap(context,
-             {.x = column_range(gate_up, width, width), .cap = limit, .kind = CapKind::kClamp});
+    limit_gates(context, limits_of(network), gate_up);
     gated_activation(context, {.gate_up = gate_up, .activation = spec_.activation, .out = out});
   }
 
@@ -536,7 +531,7 @@ class MixtureFeedForward final : public FeedForward {
     const TensorView activated = shard_.is_split()
                                      ? dense(routed.scratch.activated, network.down.input_width())
                                      : column_range(gate_up, 0, width);
-    if (is_limited(network)) {
+    if (limits_of(network).any()) {
       multiply_limited(context, network, x, gate_up, network.down.own_columns(activated));
     } else if (spec_.gated) {
       gated_linear(context, {.x = x,

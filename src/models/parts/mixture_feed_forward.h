@@ -6,6 +6,7 @@
 
 #include <memory>
 
+#include "models/parts/gate_limits.h"
 #include "models/parts/layer_part.h"
 #include "ops/rows/activation.h"
 #include "ops/rows/route_experts.h"
@@ -28,10 +29,9 @@ struct MixtureSpec {
   bool fused = false;         // gates and ups lie in one tensor, ffn_gate_up_exps
   bool scaled = false;        // ffn_down_exps.scale: of what each expert makes
   bool scales_input = false;  // weights are of the rows that an expert reads (Llama 4)
-  // > 0: of experts but the shared one gates are at most so large, and ups neither more nor less
-  // (Hunyuan V4).
-  float gate_limit = 0.0f;
-  bool gated = true;  // false: a network is down(act(up(x))), and has no gate (Nemotron-H)
+  GateLimits limits;          // of experts but the shared one
+  GateLimits shared_limits;   // of that
+  bool gated = true;          // false: a network is down(act(up(x))), and has no gate (Nemotron-H)
 
   int32_t computing() const { return router.experts - identities; }  // experts that have networks
   int32_t up_parts() const { return gated ? 2 : 1; }  // of the columns of a network's first product

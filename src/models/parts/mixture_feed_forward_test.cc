@@ -39,7 +39,7 @@ std::vector<float> matrix_of(const std::vector<float>& stack, int64_t index, int
 
 // Without a gate of squared ReLU.
 Row network(const std::vector<float>& gate, const std::vector<float>& up,
-            const std::vector<float>& down, const Row& x) {
+            const std::vector<float>& down, const Row& x, const GateLimits& limits) {
   if (gate.empty()) {
     Row plain = times(up, x);
     for (double& value : plain) value = value > 0 ? value * value : 0;
@@ -47,7 +47,12 @@ Row network(const std::vector<float>& gate, const std::vector<float>& up,
   }
   Row inner = times(gate, x);
   const Row by = times(up, x);
-  for (size_t i = 0; i < inner.size(); ++i) inner[i] *= sigmoid(inner[i]) * by[i];
+  for (size_t i = 0; i < inner.size(); ++i) {
+    const double gate = limits.gate > 0 ? std::min(inner[i], double{limits.gate}) : inner[i];
+    const double up =
+        limits.up > 0 ? std::clamp(by[i], -double{limits.up}, double{limits.up}) : by[i];
+    inner[i] = gate * sigmoid(gate) * up;
+  }
   return times(down, inner);
 }
 
@@ -79,14 +84,15 @@ Row expected_row(const MixtureSpec& spec, const MadeTensors& tensors, const Row&
     if (spec.scales_input) {
       for (double& value : input) value *= weight;
     }
-    add(spec.scales_input ? 1.0 : weight,
-        network(of_expert("ffn_gate"), of_expert("ffn_up"), of_expert("ffn_down"), input));
+    add(spec.scales_input ? 1.0 : weight, network(of_expert("ffn_gate"), of_expert("ffn_up"),
+                                                  of_expert("ffn_down"), input, spec.limits));
   }
   if (spec.router.shared == SharedExpert::kNone) return y;
   const bool gated = spec.router.shared == SharedExpert::kGated;
   add(gated ? sigmoid(times(tensors.values("ffn_gate_inp_shexp.weight"), x)[0]) : 1.0,
       network(spec.gated ? tensors.values("ffn_gate_shexp.weight") : std::vector<float>(),
-              tensors.values("ffn_up_shexp.weight"), tensors.values("ffn_down_shexp.weight"), x));
+              tensors.values("ffn_up_shexp.weight"), tensors.values("ffn_down_shexp.weight"), x,
+              spec.shared_limits));
   return y;
 }
 
@@ -272,6 +278,39 @@ TEST(MixtureFeedForward, ExpertsWithoutNetworksGiveBackTheirRows) {
         EXPECT_TRUE(rows_close(on_ranks(spec, gather, false, x), rows_of(made), 0));
       }
     }
+  }
+}
+
+// Of experts, of the shared one, and of both; alone, and on ranks that share them.
+TEST(MixtureFeedForward, GatesAndUpsHaveLimits) {
+  for (const auto& [limits, shared_limits] :
+       {std::pair(GateLimits{.gate = 0.3f, .up = 0.5f}, GateLimits{}),
+        {GateLimits{}, GateLimits{.gate = 0.2f, .up = 0.4f}},
+        {GateLimits{.gate = 0.3f}, GateLimits{.up = 0.4f}}}) {
+    MixtureSpec spec = mixture(SharedExpert::kWhole);
+    spec.limits = limits;
+    spec.shared_limits = shared_limits;
+    PartPass pass(9, kHidden, /*in_place=*/true);
+    MadeTensors tensors(pass.device());
+    const auto part = make_part(spec, kHidden);
+    ASSERT_TRUE(part->load(tensors).ok());
+    Rng rng(3);
+    const TestMatrix x(rng, 9, kHidden);
+    Rows expected = rows_of(x), unlimited = expected;
+    for (Row& row : expected) row = expected_row(spec, tensors, row);
+    for (Row& row : unlimited) row = expected_row(mixture(SharedExpert::kWhole), tensors, row);
+    TestMatrix made = x;
+    pass.run(*part, made);
+    EXPECT_TRUE(rows_close(made, expected));
+    EXPECT_FALSE(rows_close(made, unlimited));
+    for (const bool whole_experts : {false, true}) {
+      const ShardSpec shard{.ranks = 3, .whole_experts = whole_experts};
+      EXPECT_TRUE(rows_close(on_ranks(spec, shard, false, x), rows_of(made), 0));
+    }
+    DeviceTraits gpu;
+    gpu.kind = DeviceKind::kCuda;
+    EXPECT_EQ(part->check_device(gpu, DType::kBF16).message(),
+              "experts whose gates have a limit have no kernels on a GPU yet: use --device cpu");
   }
 }
 
