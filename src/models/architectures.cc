@@ -49,6 +49,7 @@
 #include "models/smollm3.h"
 #include "models/stablelm.h"
 #include "models/starcoder2.h"
+#include "models/step.h"
 #include "models/zamba2.h"
 
 namespace headrace {
@@ -86,6 +87,7 @@ constexpr std::array kArchitectures = {
     // What differs by layer is in a file of its own.
     decoder<qwen3_spec>("qwen3", llama_hf_names),
     decoder<qwen3_spec>("qwen3moe", expert_hf_names),
+    decoder<qwen3_spec>("qwen3vlmoe", qwen3_vl_moe_hf_names),
     decoder<qwen2_moe_spec>("qwen2moe", expert_hf_names),
     decoder<dots1_spec>("dots1", expert_hf_names),
     decoder<deepseek_spec>("deepseek2", deepseek_hf_names),
@@ -179,6 +181,7 @@ constexpr std::array kArchitectures = {
     decoder<dbrx_spec>("dbrx", dbrx_hf_names),
     decoder<mimo2_spec>("mimo2", mimo2_hf_names),
     decoder<laguna_spec>("laguna", laguna_hf_names),
+    decoder<step_spec>("step35", step_hf_names),
     decoder<lfm3_spec>("lfm3", lfm3_hf_names),
     decoder<flint_spec>("flint", flint_hf_names),
     decoder<kolibri_spec>("kolibri1", kolibri_hf_names),

@@ -1,8 +1,21 @@
 #include "models/qwen.h"
 
+#include <array>
+#include <vector>
+
 #include "models/rope_table.h"
 
 namespace headrace {
+namespace {
+
+constexpr auto kQwen3VlMoeNames = std::to_array<HfTensorName>({
+    {"model.layers.{}.mlp.experts.gate_up_proj", "blk.{}.ffn_gate_exps.weight", 0,
+     "blk.{}.ffn_up_exps.weight", HfForm::kTurnedByWidth},
+    {"model.layers.{}.mlp.experts.down_proj", "blk.{}.ffn_down_exps.weight", 0, "",
+     HfForm::kTurnedByWidth},
+});
+
+}  // namespace
 
 DecoderSpec qwen3_spec(const ModelConfig& config) {
   DecoderSpec spec = uniform_decoder(config);
@@ -41,6 +54,11 @@ DecoderSpec qwen2_moe_spec(const ModelConfig& config) {
     if (mixture->shared_width > 0) mixture->router.shared = SharedExpert::kGated;
   });
   return spec;
+}
+
+HfTensorNames qwen3_vl_moe_hf_names() {
+  static const std::vector<HfTensorName> kAll = names_before(kQwen3VlMoeNames, expert_hf_names());
+  return kAll;
 }
 
 }  // namespace headrace

@@ -13,5 +13,7 @@ DecoderSpec mellum_spec(const ModelConfig& config);
 // Hunyuan V3 (Tencent, 2026): with experts chosen by sigmoids with a bias, and a shared one.
 DecoderSpec hy_v3_spec(const ModelConfig& config);
 DecoderSpec qwen2_moe_spec(const ModelConfig& config);
+// Of Qwen 3 VL's mixtures, whose experts the hub's files have turned.
+HfTensorNames qwen3_vl_moe_hf_names();
 
 }  // namespace headrace

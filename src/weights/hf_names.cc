@@ -183,8 +183,9 @@ constexpr struct {
   std::string_view half, alone;
 } kTextHalves[] = {{"language_model.", ""}, {"model.language_model.", "model."}};
 // What other halves' names begin with.
-constexpr std::string_view kOtherHalves[] = {"visual.", "vision_tower.", "multi_modal_projector.",
-                                             "mm_projector.", "vision_embedder."};
+constexpr std::string_view kOtherHalves[] = {
+    "visual.",       "vision_tower.",    "vision_model.",       "multi_modal_projector.",
+    "mm_projector.", "vision_embedder.", "vit_large_projector."};
 
 }  // namespace
 

@@ -138,6 +138,65 @@ TEST(HubExperts, TurnedMatricesAreTurnedBack) {
   }
 }
 
+// Qwen 3 VL's, of rows that are as wide as its router: two experts of three gates and three ups,
+// of which one tensor may be square.
+TEST(HubExperts, MatricesMayBeTurnedOrNot) {
+  constexpr int64_t kTwo = 2, kWidth = 3;
+  static constexpr auto kEither = std::to_array<HfTensorName>({
+      {"mlp.gate.weight", "router.weight"},
+      {"mlp.experts.gate_up_proj", "gate.weight", 0, "up.weight", HfForm::kTurnedByWidth},
+      {"mlp.experts.down_proj", "down.weight", 0, "", HfForm::kTurnedByWidth},
+  });
+  // [two, rows, columns] of which matrix `e` has 100 e + 10 row + column; or each turned.
+  const auto stack = [](int64_t rows, int64_t columns, bool turned) {
+    std::vector<float> values;
+    for (int64_t i = 0; i < kTwo * rows * columns; ++i) {
+      const int64_t e = i / (rows * columns), at = i % (rows * columns);
+      const int64_t row = turned ? at % rows : at / columns;
+      const int64_t column = turned ? at / rows : at % columns;
+      values.push_back(static_cast<float>(100 * e + 10 * row + column));
+    }
+    return values;
+  };
+  for (const auto& [turned, wide] : {std::pair(false, int64_t{5}),
+                                     {true, 5},
+                                     {false, 2 * kWidth},
+                                     {true, 2 * kWidth},
+                                     {false, kWidth},
+                                     {true, kWidth}}) {
+    SafetensorsBuilder builder;
+    const auto shape = [&, turned = turned](int64_t rows, int64_t columns) {
+      return turned ? std::vector<int64_t>{kTwo, columns, rows}
+                    : std::vector<int64_t>{kTwo, rows, columns};
+    };
+    builder.add_f32("mlp.gate.weight", {kTwo, wide},
+                    std::vector<float>(static_cast<size_t>(kTwo * wide)));
+    builder.add_f32("mlp.experts.gate_up_proj", shape(2 * kWidth, wide),
+                    stack(2 * kWidth, wide, turned));
+    builder.add_f32("mlp.experts.down_proj", shape(wide, kWidth), stack(wide, kWidth, turned));
+    const std::string bytes = builder.build();
+    auto file = SafetensorsFile::from_memory(std::as_bytes(std::span(bytes.data(), bytes.size())),
+                                             "t.safetensors");
+    ASSERT_TRUE(file.ok()) << file.status().message();
+    const auto source =
+        SafetensorsWeightSource::create({*file}, "t.safetensors", {.names = kEither});
+    ASSERT_TRUE(source.ok()) << source.status().message();
+    const auto expect = [&](const char* name, int64_t rows, int64_t columns, int64_t first) {
+      const auto all = (*source)->get(name, Shape{kTwo, rows, columns});
+      ASSERT_TRUE(all.ok()) << all.status().message();
+      const auto* values = reinterpret_cast<const float*>(all->data);
+      for (int64_t i = 0; i < kTwo * rows * columns; ++i) {
+        const int64_t e = i / (rows * columns), at = i % (rows * columns);
+        EXPECT_EQ(values[i],
+                  static_cast<float>(100 * e + 10 * (first + at / columns) + at % columns));
+      }
+    };
+    expect("gate.weight", kWidth, wide, 0);
+    expect("up.weight", kWidth, wide, kWidth);
+    expect("down.weight", wide, kWidth, 0);
+  }
+}
+
 TEST(HubExperts, WrongFormsAreRefusedByName) {
   const auto message = [](SafetensorsBuilder builder) {
     const std::string bytes = builder.build();

@@ -27,4 +27,19 @@ Result<int32_t> count_or(const Json& object, const ConfigSource& source, std::st
   return source.corrupt_field(name, fmt::format("is no number from {} to {}", min, max));
 }
 
+Result<std::span<const Json>> entries_of_layers(const Json& list, const ConfigSource& source,
+                                                std::string_view name, const ModelConfig& config) {
+  if (!list.is_array()) {
+    return source.corrupt_field(name, fmt::format("is {}, expected a list", list.type_name()));
+  }
+  const std::span<const Json> all = list.as_array();
+  const auto layers = static_cast<size_t>(config.layers);
+  if (all.size() == layers ||
+      all.size() == layers + static_cast<size_t>(config.mixers.drafting_layers)) {
+    return all.first(layers);
+  }
+  return source.corrupt_field(name,
+                              fmt::format("{} entries for {} layers", all.size(), config.layers));
+}
+
 }  // namespace headrace

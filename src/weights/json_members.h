@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <span>
 #include <string_view>
 
 #include "base/json.h"
@@ -17,5 +18,8 @@ Result<bool> flag_or(const Json& object, const ConfigSource& source, std::string
                      bool fallback);
 Result<int32_t> count_or(const Json& object, const ConfigSource& source, std::string_view name,
                          int32_t fallback, int32_t min, int32_t max);
+// A list with an entry for each layer, and perhaps for those that draft, which are left out.
+Result<std::span<const Json>> entries_of_layers(const Json& list, const ConfigSource& source,
+                                                std::string_view name, const ModelConfig& config);
 
 }  // namespace headrace

@@ -139,6 +139,60 @@ TEST(KinFamilies, LlamaHasOtherNamesOfItsClass) {
   EXPECT_FALSE(of_queries->attention_out_bias || of_queries->ffn_bias);
 }
 
+// Of a text half that a file wraps.
+Result<ModelConfig> config_of_text(const std::string& hf_class, const std::string& outer,
+                                   const std::string& inner) {
+  const std::string text = R"({"architectures": [")" + hf_class + "\"]" + outer +
+                           R"(, "text_config": {"hidden_size": 32, "intermediate_size": 48,
+      "num_hidden_layers": 4, "num_attention_heads": 4, "num_key_value_heads": 4, "vocab_size": 96)" +
+                           inner + "}}";
+  return model_config_from_json(parse_json(text).value(), Json(), "config.json");
+}
+
+TEST(KinFamilies, GlmsThatSeeRotateTheShareThatTheySay) {
+  const auto config = config_of_text("Glm4vForConditionalGeneration", "", R"(, "rope_scaling":
+      {"type": "default", "mrope_section": [1, 1, 2]}, "partial_rotary_factor": 0.5)");
+  ASSERT_TRUE(config.ok()) << config.status().message();
+  EXPECT_EQ(config->architecture, "glm4");
+  EXPECT_EQ(config->head_dim, 8);
+  EXPECT_EQ(config->rope_dim, 4);
+  EXPECT_EQ(config->context_length, 32768);
+  EXPECT_TRUE(config->qkv_bias && config->fused.gate_up);
+  EXPECT_EQ(config_of_text("Glm4vForConditionalGeneration", "", "")->rope_dim, 8);
+  const auto mixture = config_of_text("Glm4vMoeForConditionalGeneration", "", R"(, "head_dim": 16,
+      "use_qk_norm": true)");
+  ASSERT_TRUE(mixture.ok()) << mixture.status().message();
+  EXPECT_EQ(mixture->architecture, "glm4moe");
+  EXPECT_EQ(mixture->rope_dim, 8);
+  EXPECT_TRUE(mixture->qkv_bias);
+  EXPECT_FALSE(mixture->mixers.head_norms.has_value());
+}
+
+// transformers: outside true has the last word; of Qwen 3 VL nothing else counts.
+TEST(KinFamilies, EmbeddingsAreTiedOutsideOfATextHalf) {
+  const auto ties = [](const char* hf_class, const char* outer, const char* inner) {
+    const auto key = [](const char* value) {
+      return *value == 0 ? "" : std::string(R"(, "tie_word_embeddings": )") + value;
+    };
+    return config_of_text(hf_class, key(outer), key(inner))->tied_embeddings;
+  };
+  for (const char* inner : {"", "false", "true"}) {
+    const bool says_so = std::string_view(inner) == "true";
+    for (const char* hf_class :
+         {"Glm4vForConditionalGeneration", "Glm4vMoeForConditionalGeneration"}) {
+      EXPECT_EQ(ties(hf_class, "", inner), says_so);
+      EXPECT_EQ(ties(hf_class, "false", inner), says_so);
+      EXPECT_TRUE(ties(hf_class, "true", inner));
+    }
+    for (const char* hf_class :
+         {"Qwen3VLForConditionalGeneration", "Qwen3VLMoeForConditionalGeneration"}) {
+      EXPECT_FALSE(ties(hf_class, "", inner));
+      EXPECT_FALSE(ties(hf_class, "false", inner));
+      EXPECT_TRUE(ties(hf_class, "true", inner));
+    }
+  }
+}
+
 TEST(KinFamilies, SarvamHasOtherNamesForGlmsNumbers) {
   const auto config = config_of("SarvamMoEForCausalLM", R"(, "num_experts": 8,
       "num_shared_experts": 2, "use_qkv_bias": true, "use_qk_norm": false, "n_group": null)");

@@ -54,14 +54,18 @@ enum class ExpertScores : uint8_t { kSoftmax, kSigmoid, kSparseMixer };
 
 // Of models whose feed-forward networks are mixtures of experts.
 struct ExpertConfig {
-  int32_t count = 0;                   // 0: every layer has one network, which all tokens take
-  int32_t used = 0;                    // experts that a token takes, at most `count`
-  int32_t width = 0;                   // of each expert
-  int32_t identities = 0;              // more of them, which give back their rows (LongCat-Flash)
-  int32_t shared_count = 0;            // experts that every token takes; as one network they have
-  int32_t shared_width = 0;            // this width; 0 = none
-  float tolerance = 0;                 // of kSparseMixer
-  float gate_limit = 0;                // of gates, and of ups on both sides; 0: none
+  int32_t count = 0;         // 0: every layer has one network, which all tokens take
+  int32_t used = 0;          // experts that a token takes, at most `count`
+  int32_t width = 0;         // of each expert
+  int32_t identities = 0;    // more of them, which give back their rows (LongCat-Flash)
+  int32_t shared_count = 0;  // experts that every token takes; as one network they have
+  int32_t shared_width = 0;  // this width; 0 = none
+  float tolerance = 0;       // of kSparseMixer
+  float gate_limit = 0;      // of gates, and of ups on both sides; 0: none
+  // [layers] of activated gates, and of ups on both sides; 0: none; empty: none in any layer. Of
+  // experts, then of shared ones and dense networks (Step 3.5).
+  std::vector<float> limits;
+  std::vector<float> whole_limits;
   float scale = 1;                     // of the weights of experts that are chosen
   bool biases_logits = false;          // a bias of the choice is of logits, not of scores
   bool averaged = false;               // with what shared experts make, in place of their sum

@@ -10,6 +10,7 @@
 #include "weights/gemma_families.h"
 #include "weights/gpt_families.h"
 #include "weights/hub_quantisation.h"
+#include "weights/json_members.h"
 #include "weights/kimi_linear_family.h"
 #include "weights/kin_families.h"
 #include "weights/latent_families.h"
@@ -24,17 +25,11 @@
 namespace headrace {
 namespace {
 
-// A member that is there and not null.
-const Json* find_in(const Json& object, std::string_view name) {
-  const Json* member = object.find(name);
-  return member == nullptr || member->is_null() ? nullptr : member;
-}
-
 // The architecture's name in config.json.
 Result<std::string> read_class(const Json& json, std::string_view path) {
   const ConfigSource source{path};
   if (!json.is_object()) return source.corrupt_field("config", "is no JSON object");
-  const Json* list = find_in(json, "architectures");
+  const Json* list = said_member(json, "architectures");
   if (list == nullptr) return source.corrupt_field("architectures", "missing");
   if (!list->is_array() || list->as_array().empty() || !list->as_array()[0].is_string()) {
     return source.corrupt_field("architectures", "is no list of names");
@@ -75,7 +70,7 @@ class JsonConfigReader {
   }
 
  private:
-  const Json* find(std::string_view name) const { return find_in(json_, name); }
+  const Json* find(std::string_view name) const { return said_member(json_, name); }
   Status wrong_type(std::string_view name, const Json& member, std::string_view expected) const {
     return source_.corrupt_field(name,
                                  fmt::format("is {}, expected {}", member.type_name(), expected));
@@ -94,7 +89,7 @@ class JsonConfigReader {
     if (find("clip_qkv") != nullptr) {
       return source_.unsupported_field("clip_qkv", "is not supported, only null");
     }
-    if (const Json* quantised = find_in(outer_, "quantization_config"); quantised != nullptr) {
+    if (const Json* quantised = said_member(outer_, "quantization_config"); quantised != nullptr) {
       HR_RETURN_IF_ERROR(hub_quantisation_from_json(*quantised, source_.file).status());
     }
     for (const std::string_view name :
@@ -167,13 +162,13 @@ class JsonConfigReader {
   }
 
   Result<double> number_or(const Json& object, std::string_view name, double fallback) const {
-    const Json* member = find_in(object, name);
+    const Json* member = said_member(object, name);
     if (member == nullptr) return fallback;
     if (!member->is_number()) return wrong_type(name, *member, "a number");
     return member->as_double();
   }
   Result<int32_t> length_or(const Json& object, std::string_view name, int32_t fallback) const {
-    const Json* member = find_in(object, name);
+    const Json* member = said_member(object, name);
     if (member == nullptr) return fallback;
     if (!member->is_int()) return wrong_type(name, *member, "an integer");
     const int64_t value = member->as_int();
@@ -184,7 +179,7 @@ class JsonConfigReader {
     return static_cast<int32_t>(value);
   }
   Result<bool> flag_or(const Json& object, std::string_view name, bool fallback) const {
-    const Json* member = find_in(object, name);
+    const Json* member = said_member(object, name);
     if (member == nullptr) return fallback;
     if (!member->is_bool()) return wrong_type(name, *member, "a boolean");
     return member->as_bool();
@@ -203,10 +198,13 @@ class JsonConfigReader {
   }
 
   Status read_flags() {
-    // A file that wraps a text model may say it outside.
-    HR_ASSIGN_OR_RETURN(const bool outer,
-                        flag_or(outer_, "tie_word_embeddings", config_.tied_embeddings));
-    HR_ASSIGN_OR_RETURN(config_.tied_embeddings, flag_or(json_, "tie_word_embeddings", outer));
+    // A file that wraps a text model may say it outside, where true has the last word. Of Qwen 3 VL
+    // nothing else counts.
+    constexpr std::string_view kTied = "tie_word_embeddings";
+    HR_ASSIGN_OR_RETURN(const bool outer, flag_or(outer_, kTied, config_.tied_embeddings));
+    HR_ASSIGN_OR_RETURN(bool outside, flag_or(outer_, kTied, false));
+    outside |= source_.family->hf_classes.back().starts_with("Qwen3VL");
+    HR_ASSIGN_OR_RETURN(config_.tied_embeddings, flag_or(outside ? outer_ : json_, kTied, outer));
     HR_ASSIGN_OR_RETURN(config_.tied_embeddings,
                         flag_or(json_, "tie_embedding", config_.tied_embeddings));  // LFM2's
     HR_ASSIGN_OR_RETURN(config_.qkv_bias, flag_or(json_, "attention_bias", config_.qkv_bias));
@@ -239,7 +237,7 @@ class JsonConfigReader {
     if (!config_.head.matrix) config_.tied_embeddings = true;  // there is nothing to be tied to
     if (use_ != HfClassUse::kClassify) return ok_status();
     constexpr int32_t kClassesMax = 1 << 16;
-    const Json* labels = find_in(outer_, "id2label");
+    const Json* labels = said_member(outer_, "id2label");
     const bool named = labels != nullptr && labels->is_object();
     HR_ASSIGN_OR_RETURN(config_.head.classes, length_or(outer_, "num_labels", 2));
     if (named) config_.head.classes = static_cast<int32_t>(labels->as_object().size());
@@ -262,7 +260,7 @@ class JsonConfigReader {
     if (period == 0) return source_.corrupt_field("decoder_sparse_step", "0 is no period");
     experts.dense_layers.resize(static_cast<size_t>(config_.layers));
     for (int32_t i = 0; i < config_.layers; ++i) {
-      experts.dense_layers[static_cast<size_t>(i)] = (i + 1) % period != 0;
+      if ((i + 1) % period != 0) experts.dense_layers[static_cast<size_t>(i)] = true;
     }
     HR_RETURN_IF_ERROR(read_dense_ends(experts));
     HR_RETURN_IF_ERROR(read_network_types(experts));
@@ -274,10 +272,10 @@ class JsonConfigReader {
     constexpr std::string_view kTypes = "mlp_layer_types";
     const Json* types = find(kTypes);
     if (types == nullptr) return ok_status();
-    HR_RETURN_IF_ERROR(check_list(kTypes, *types));
+    HR_ASSIGN_OR_RETURN(const auto entries, entries_of_layers(*types, source_, kTypes, config_));
     experts.dense_first = 0;
     experts.dense_layers.clear();
-    for (const Json& type : types->as_array()) {
+    for (const Json& type : entries) {
       if (!type.is_string()) return wrong_type(kTypes, type, "a list of names");
       experts.dense_layers.push_back(type.as_string() == "dense");
     }
@@ -329,8 +327,8 @@ class JsonConfigReader {
       const Json* parameters = find(name);
       if (parameters == nullptr) continue;
       if (!parameters->is_object()) return wrong_type(name, *parameters, "an object");
-      const Json* global = find_in(*parameters, "full_attention");
-      const Json* local = find_in(*parameters, "sliding_attention");
+      const Json* global = said_member(*parameters, "full_attention");
+      const Json* local = said_member(*parameters, "sliding_attention");
       if (local != nullptr) HR_RETURN_IF_ERROR(read_local_rope(*local));
       if (global == nullptr && local != nullptr) continue;
       const Json& own = global == nullptr ? *parameters : *global;
@@ -354,7 +352,7 @@ class JsonConfigReader {
 
   Status read_local_rope(const Json& parameters) {
     if (!parameters.is_object()) return wrong_type("sliding_attention", parameters, "an object");
-    const Json* type = find_in(parameters, "rope_type");
+    const Json* type = said_member(parameters, "rope_type");
     if (type != nullptr && (!type->is_string() || type->as_string() != "default")) {
       return source_.unsupported_field("rope_parameters",
                                        "scaled positions of sliding layers are not supported");
@@ -375,8 +373,8 @@ class JsonConfigReader {
   }
 
   Status read_scaling(std::string_view name, const Json& parameters) {
-    const Json* type = find_in(parameters, "rope_type");
-    if (type == nullptr) type = find_in(parameters, "type");
+    const Json* type = said_member(parameters, "rope_type");
+    if (type == nullptr) type = said_member(parameters, "type");
     if (type == nullptr) return ok_status();
     if (!type->is_string()) return wrong_type(name, *type, "the name of a type");
     struct Known {
@@ -458,7 +456,7 @@ class JsonConfigReader {
         scaling.original_context > 0 ? scaling.original_context : config_.context_length;
     HR_ASSIGN_OR_RETURN(const int32_t inside, length_or(parameters, kOriginal, assumed));
     HR_ASSIGN_OR_RETURN(scaling.original_context, length_or(json_, kOriginal, inside));
-    if (scaling.kind == RopeScaling::Kind::kYarn && find_in(parameters, "factor") == nullptr) {
+    if (scaling.kind == RopeScaling::Kind::kYarn && said_member(parameters, "factor") == nullptr) {
       scaling.factor = double{1} * config_.context_length / std::max(1, scaling.original_context);
     }
     if (scaling.kind == RopeScaling::Kind::kLongRope && scaling.short_factors.empty()) {
@@ -469,7 +467,7 @@ class JsonConfigReader {
 
   Status read_factors(const Json& parameters, std::string_view name,
                       std::vector<double>& factors) const {
-    const Json* list = find_in(parameters, name);
+    const Json* list = said_member(parameters, name);
     if (list == nullptr) return ok_status();
     if (!list->is_array()) return wrong_type(name, *list, "a list of numbers");
     if (list->as_array().size() > static_cast<size_t>(kModelLimits.head_dim_max)) {
@@ -494,7 +492,7 @@ class JsonConfigReader {
     if (config_.window == 0) return ok_status();
     // Whatever layer_types says.
     if (config_.architecture == "qwen3moe" || config_.architecture == "minimax-01" ||
-        config_.architecture == "lfm3") {
+        config_.architecture == "lfm3" || config_.architecture == "step35") {
       return ok_status();
     }
     if (find("layer_types") != nullptr) return read_layer_types();
@@ -503,8 +501,9 @@ class JsonConfigReader {
 
   Status read_layer_types() {
     const Json& types = *find("layer_types");
-    HR_RETURN_IF_ERROR(check_list("layer_types", types));
-    for (const Json& type : types.as_array()) {
+    HR_ASSIGN_OR_RETURN(const auto entries,
+                        entries_of_layers(types, source_, "layer_types", config_));
+    for (const Json& type : entries) {
       if (!type.is_string()) return wrong_type("layer_types", type, "a list of names");
       const bool sliding = type.as_string() == "sliding_attention";
       if (!sliding && type.as_string() != "full_attention") {
@@ -546,8 +545,8 @@ class JsonConfigReader {
   Status read_rope_layers() {
     constexpr std::string_view kList = "no_rope_layers";
     if (const Json* list = find(kList)) {
-      HR_RETURN_IF_ERROR(check_list(kList, *list));
-      for (const Json& rotates : list->as_array()) {
+      HR_ASSIGN_OR_RETURN(const auto entries, entries_of_layers(*list, source_, kList, config_));
+      for (const Json& rotates : entries) {
         if (!rotates.is_int()) return wrong_type(kList, rotates, "a list of integers");
         config_.rope_layers.push_back(rotates.as_int() != 0);
       }
@@ -583,9 +582,10 @@ class JsonConfigReader {
   }
 
   Status read_mixer_types(const Json& types, LayerMixer other) {
-    HR_RETURN_IF_ERROR(check_list("layer_types", types));
+    HR_ASSIGN_OR_RETURN(const auto entries,
+                        entries_of_layers(types, source_, "layer_types", config_));
     const std::string_view name = other == LayerMixer::kShortConv ? "conv" : "linear_attention";
-    for (const Json& type : types.as_array()) {
+    for (const Json& type : entries) {
       if (!type.is_string()) return wrong_type("layer_types", type, "a list of names");
       if (type.as_string() != name && type.as_string() != "full_attention") {
         return source_.unsupported_field(
@@ -636,17 +636,10 @@ class JsonConfigReader {
         fmt::format("a width of {} is outside 1 to {}", config_.ffn, kModelLimits.ffn_max));
   }
 
-  Status check_list(std::string_view name, const Json& list) const {
-    if (!list.is_array()) return wrong_type(name, list, "a list");
-    if (list.as_array().size() == static_cast<size_t>(config_.layers)) return ok_status();
-    return source_.corrupt_field(
-        name, fmt::format("{} entries for {} layers", list.as_array().size(), config_.layers));
-  }
-
   Status read_end_ids() {
     constexpr std::string_view kField = "eos_token_id";
     for (const Json* json : {&json_, &outer_, &generation_}) {
-      const Json* member = find_in(*json, kField);
+      const Json* member = said_member(*json, kField);
       if (member == nullptr) continue;
       const Json::Array list = member->is_array() ? member->as_array() : Json::Array{*member};
       std::vector<int64_t> ids;
@@ -673,7 +666,7 @@ Result<ModelConfig> model_config_from_json(const Json& config, const Json& gener
                                            std::string_view path) {
   HR_ASSIGN_OR_RETURN(const std::string hf_class, read_class(config, path));
   // Models that also see keep their text model's numbers in an object of their own.
-  const Json* const text = find_in(config, "text_config");
+  const Json* const text = said_member(config, "text_config");
   const ConfigSource source{path,
                             find_hf_family(generating_hf_class(class_of_text(hf_class, text)))};
   if (is_encoder_class(hf_class)) {

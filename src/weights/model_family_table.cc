@@ -6,6 +6,7 @@
 
 #include "weights/dbrx_family.h"
 #include "weights/gemma_families.h"
+#include "weights/glm_families.h"
 #include "weights/gpt_families.h"
 #include "weights/kimi_linear_family.h"
 #include "weights/kin_families.h"
@@ -278,6 +279,11 @@ void qwen3_moe_defaults(ModelConfig& config) {
   config.window = 4096;
   config.experts = {.count = 128, .used = 8, .width = 768, .normalised = false};
 }
+void qwen3_vl_moe_defaults(ModelConfig& config) {
+  set_defaults(config, 5e5, 128000, 1e-6f);
+  config.kv_heads = 16;
+  config.experts = {.count = 60, .used = 4, .width = 1408};
+}
 void dots1_defaults(ModelConfig& config) {
   set_defaults(config, 1e4, 2048, 1e-6f);
   config.experts = {.width = 1408, .normalised = false};
@@ -365,36 +371,6 @@ void helium_defaults(ModelConfig& config) {
   config.head_dim = 128;
   config.qk_rows_interleaved = true;
 }
-void glm_defaults(ModelConfig& config) {
-  set_defaults(config, 1e4, 131072, 1.5625e-7f);
-  config.kv_heads = 2;
-  config.head_dim = 128;
-  config.qkv_bias = true;
-  config.fused.gate_up = true;
-  config.qk_rows_interleaved = true;
-  config.mixers.rotated = 0.5;
-}
-void glm4_moe_defaults(ModelConfig& config) {
-  set_defaults(config, 1e4, 131072, 1e-5f);
-  config.kv_heads = 8;
-  config.mixers.head_norms = false;
-  config.mixers.rotated = 0.5;
-  config.experts = {.count = 128,
-                    .used = 8,
-                    .width = 1408,
-                    .shared_count = 1,
-                    .normalised = true,
-                    .dense_first = 1};
-}
-void solar_open_defaults(ModelConfig& config) {
-  glm4_moe_defaults(config);
-  config.rope_theta = 1e6;
-  config.head_dim = 128;
-  config.ffn = 1;  // no layer has a dense network
-  config.mixers.rotated = 1;
-  config.experts.width = 1280;
-  config.experts.dense_first = 0;
-}
 void minimax_m2_defaults(ModelConfig& config) {
   set_defaults(config, 5e6, 196608, 1e-6f);
   config.kv_heads = 8;
@@ -472,6 +448,7 @@ constexpr NameArray<2> kMistralClasses{"MistralForCausalLM", "MinistralForCausal
 constexpr NameArray<1> kMixtralClasses{"MixtralForCausalLM"};
 constexpr NameArray<1> kQwen2MoeClasses{"Qwen2MoeForCausalLM"};
 constexpr NameArray<1> kQwen3MoeClasses{"Qwen3MoeForCausalLM"};
+constexpr NameArray<1> kQwen3VlMoeClasses{"Qwen3VLMoeForConditionalGeneration"};
 constexpr NameArray<1> kDots1Classes{"Dots1ForCausalLM"};
 constexpr NameArray<1> kOlmoeClasses{"OlmoeForCausalLM"};
 constexpr NameArray<2> kGraniteMoeClasses{"GraniteMoeForCausalLM", "GraniteMoeSharedForCausalLM"};
@@ -499,10 +476,6 @@ constexpr NameArray<1> kExaone4Classes{"Exaone4ForCausalLM"};
 constexpr NameArray<1> kErnieClasses{"Ernie4_5ForCausalLM"};
 constexpr NameArray<1> kErnieMoeClasses{"Ernie4_5_MoeForCausalLM"};
 constexpr NameArray<1> kHeliumClasses{"HeliumForCausalLM"};
-constexpr NameArray<1> kGlmClasses{"GlmForCausalLM"};
-constexpr NameArray<1> kGlm4Classes{"Glm4ForCausalLM"};
-constexpr NameArray<1> kGlm4MoeClasses{"Glm4MoeForCausalLM"};
-constexpr NameArray<1> kSolarOpenClasses{"SolarOpenForCausalLM"};
 constexpr NameArray<1> kMiniMaxM2Classes{"MiniMaxM2ForCausalLM"};
 constexpr NameArray<1> kFlexOlmoClasses{"FlexOlmoForCausalLM"};
 constexpr NameArray<1> kCwmClasses{"CwmForCausalLM"};
@@ -575,6 +548,8 @@ constexpr auto kFamilies = std::to_array<ModelFamily>({
     {"olmoe", kOlmoeClasses, kSilu, !kInterleaved, kOlmoeFields, olmoe_defaults},
     {"qwen2moe", kQwen2MoeClasses, kSilu, !kInterleaved, kQwen2MoeFields, qwen2_moe_defaults},
     {"qwen3moe", kQwen3MoeClasses, kSilu, !kInterleaved, kQwen3MoeFields, qwen3_moe_defaults},
+    {"qwen3vlmoe", kQwen3VlMoeClasses, kSilu, !kInterleaved, kQwen3MoeFields,
+     qwen3_vl_moe_defaults},
     {"lfm2", kLfm2Classes, kSilu, !kInterleaved, kLfm2Fields, lfm2_defaults, false,
      LayerMixer::kShortConv},
     {"lfm2moe", kLfm2MoeClasses, kSilu, !kInterleaved, kLfm2MoeFields, lfm2_moe_defaults, false,
@@ -598,7 +573,9 @@ constexpr auto kFamilies = std::to_array<ModelFamily>({
     {"helium", kHeliumClasses, kSilu, kInterleaved, kRmsFields, helium_defaults},
     {"chatglm", kGlmClasses, kSilu, kInterleaved, kRmsFields, glm_defaults},
     {"glm4", kGlm4Classes, kSilu, kInterleaved, kRmsFields, glm_defaults},
+    {"glm4", kGlm4vClasses, kSilu, kInterleaved, kRmsFields, glm4v_defaults},
     {"glm4moe", kGlm4MoeClasses, kSilu, !kInterleaved, kGlm4MoeFields, glm4_moe_defaults},
+    {"glm4moe", kGlm4vMoeClasses, kSilu, !kInterleaved, kGlm4MoeFields, glm4v_moe_defaults},
     {"glm4moe", kSolarOpenClasses, kSilu, !kInterleaved, kGlm4MoeFields, solar_open_defaults},
     {"minimax-m2", kMiniMaxM2Classes, kSilu, !kInterleaved, kMiniMaxM2Fields, minimax_m2_defaults},
     {"flexolmo", kFlexOlmoClasses, kSilu, !kInterleaved, kOlmoeFields, flex_olmo_defaults},
@@ -688,6 +665,7 @@ constexpr auto kFamilies = std::to_array<ModelFamily>({
     {"kolibri1", kKolibriClasses, kSilu, !kInterleaved, kFlintFields, kolibri_defaults},
     {"sarvam-moe", kSarvamMoeClasses, kSilu, !kInterleaved, kSarvamMoeFields, sarvam_moe_defaults},
     {"laguna", kLagunaClasses, kSilu, !kInterleaved, kLagunaFields, laguna_defaults},
+    {"step35", kStepClasses, kSilu, !kInterleaved, kStepFields, step_defaults},
     {"exaone-moe", kExaoneMoeClasses, kSilu, !kInterleaved, kExaoneMoeFields, exaone_moe_defaults},
 });
 

@@ -184,6 +184,32 @@ Result<std::vector<StoredTensor>> join_quantised(const Files& files, std::string
   return stored;
 }
 
+// A tensor of so many dimensions that stands beside experts', such as their router; null: there is
+// none.
+const SafetensorsTensor* find_beside(const Files& files, const SafetensorsTensor& of_experts,
+                                     std::string_view name, int rank) {
+  const std::string_view own = of_experts.name;
+  const std::string beside =
+      fmt::format("{}{}", own.substr(0, std::min(own.find("experts."), own.size())), name);
+  for (const auto& file : files) {
+    const SafetensorsTensor* const found = file->find(beside);
+    if (found != nullptr && found->shape.rank() == rank) return found;
+  }
+  return nullptr;
+}
+
+// What kTurnedByWidth is of this tensor. One of the two may be square, not both.
+HfForm form_by_width(const Files& files, const SafetensorsTensor& tensor, const HfMatch& match) {
+  if (match.form != HfForm::kTurnedByWidth) return match.form;
+  const SafetensorsTensor* const router = find_beside(files, tensor, "gate.weight", 2);
+  const SafetensorsTensor* const first = find_beside(files, tensor, "experts.gate_up_proj", 3);
+  const SafetensorsTensor* const last = find_beside(files, tensor, "experts.down_proj", 3);
+  const bool plain = router != nullptr && first != nullptr && last != nullptr &&
+                     first->shape[2] == router->shape[1] && last->shape[1] == router->shape[1];
+  if (plain) return HfForm::kPlain;
+  return match.second_half.empty() ? HfForm::kTurned : HfForm::kTurnedHalves;
+}
+
 Result<std::vector<StoredTensor>> stored_tensors(const Files& files, std::string_view description,
                                                  const SafetensorsOptions& options) {
   // Matrices of MXFP4 are known by their names (hf_names.h).
@@ -208,13 +234,14 @@ Result<std::vector<SafetensorsWeightSource::NamedTensor>> SafetensorsWeightSourc
                       stored_tensors(files, description, options));
   std::vector<NamedTensor> tensors;
   for (StoredTensor& each : stored) {
-    const auto match = match_in_model(options.names, each.name);
+    auto match = match_in_model(options.names, each.name);
     if (!match) {
       tensors.push_back({.name = each.name, .tensor = each.tensor, .matrix = each.matrix});
       continue;
     }
     if (match->gguf.empty()) continue;
     if (match->gguf == "output.weight" && options.tied_embeddings) continue;
+    match->form = form_by_width(files, *each.tensor, *match);
     if (is_flat_stack(match->form)) {
       auto stack = stack_of(files, *each.tensor, reshaped);
       if (!stack.ok()) return stack.status().with_context(description);
@@ -256,14 +283,8 @@ Result<std::vector<SafetensorsWeightSource::NamedTensor>> SafetensorsWeightSourc
 Result<const SafetensorsTensor*> SafetensorsWeightSource::stack_of(const Files& files,
                                                                    const SafetensorsTensor& flat,
                                                                    Reshaped& reshaped) {
-  const std::string_view name = flat.name;
-  const std::string router = fmt::format(
-      "{}router.layer.weight", name.substr(0, std::min(name.find("experts."), name.size())));
-  int64_t experts = 0;
-  for (const auto& file : files) {
-    const SafetensorsTensor* const found = file->find(router);
-    if (found != nullptr && found->shape.rank() == 2) experts = found->shape[0];
-  }
+  const SafetensorsTensor* const router = find_beside(files, flat, "router.layer.weight", 2);
+  const int64_t experts = router == nullptr ? 0 : router->shape[0];
   if (experts < 1 || flat.shape.rank() != 2 || flat.shape[0] % experts != 0) {
     return hub_tensor_error(
         flat, fmt::format("shape {} is no stack of {} matrices", flat.shape.to_string(), experts));

@@ -1,6 +1,8 @@
 #include "weights/window_families.h"
 
 #include <algorithm>
+#include <charconv>
+#include <optional>
 
 #include <fmt/format.h>
 
@@ -63,15 +65,17 @@ Status check_head_sizes(const ConfigSource& source, const ModelConfig& config) {
         fmt::format("{} key/value heads of layers that slide do not divide {} query heads",
                     sizes.sliding_kv_heads, config.heads));
   }
+  const bool step = config.architecture == "step35";
   for (const int32_t heads : sizes.queries) {
     if (config.kv_heads >= 1 && heads >= 1 && heads <= kModelLimits.heads_max &&
         heads % config.kv_heads == 0) {
       continue;
     }
-    return source.corrupt_field(
-        source.gguf ? source.name_of(&ModelConfig::heads) : "num_attention_heads_per_layer",
-        fmt::format("{} is no number of query heads of {} key/value heads", heads,
-                    config.kv_heads));
+    return source.corrupt_field(source.gguf ? source.name_of(&ModelConfig::heads)
+                                : step      ? "num_sliding_attention_heads"
+                                            : "num_attention_heads_per_layer",
+                                fmt::format("{} is no number of query heads of {} key/value heads",
+                                            heads, config.kv_heads));
   }
   return ok_status();
 }
@@ -167,6 +171,223 @@ Status read_laguna(const Json& json, const ConfigSource& source, ModelConfig& co
   if (said_member(json, "rope_parameters") == nullptr) config.mixers.rotated = 0.5;
   if (said_member(json, "layer_types") == nullptr) config.window = 0;
   return read_sliding_rotation(json, source, 1.0, config);
+}
+
+// What files of Step say of parts that every one of its layers has.
+Status refuse_other_steps(const Json& json, const ConfigSource& source) {
+  for (const std::string_view name : {"zero_centered", "norm_expert_weight", "use_moe_router_bias",
+                                      "use_head_wise_attn_gate", "use_sliding_window"}) {
+    HR_RETURN_IF_ERROR(refuse_others(json, source, name, Json(true), "true"));
+  }
+  HR_RETURN_IF_ERROR(refuse_others(json, source, "mlp_bias", Json(false), "false"));
+  HR_RETURN_IF_ERROR(
+      refuse_others(json, source, "moe_router_activation", Json("sigmoid"), "\"sigmoid\""));
+  HR_RETURN_IF_ERROR(refuse_others(json, source, "yarn_only_types",
+                                   Json(std::vector<Json>{Json("full_attention")}),
+                                   "[\"full_attention\"]"));
+  if (said_member(json, "partial_rotary_factor") != nullptr) {
+    return source.unsupported_field("partial_rotary_factor",
+                                    "is not supported, only partial_rotary_factors");
+  }
+  const Json* const gating = said_member(json, "gating");
+  if (gating != nullptr && *gating != Json(true) && *gating != Json("per-head")) {
+    return source.unsupported_field("gating", "is not supported (known: true, \"per-head\")");
+  }
+  const Json* const rotating = said_member(json, "use_rope_layers");
+  if (rotating == nullptr ||
+      (rotating->is_array() &&
+       std::ranges::count(rotating->as_array(), Json(true)) == std::ssize(rotating->as_array()))) {
+    return ok_status();
+  }
+  return source.unsupported_field("use_rope_layers", "is not supported, only true of each layer");
+}
+
+// All see all where a file does not say it.
+Status read_step_layers(const Json& json, const ConfigSource& source, ModelConfig& config) {
+  constexpr std::string_view kTypes = "layer_types";
+  const auto layers = static_cast<size_t>(config.layers);
+  const Json* const types = said_member(json, kTypes);
+  config.sliding_layers.assign(layers, false);
+  if (types != nullptr) {
+    HR_ASSIGN_OR_RETURN(const auto entries, entries_of_layers(*types, source, kTypes, config));
+    for (size_t i = 0; i < layers; ++i) {
+      config.sliding_layers[i] = entries[i] == Json("sliding_attention");
+      if (config.sliding_layers[i] || entries[i] == Json("full_attention")) continue;
+      return source.unsupported_field(
+          kTypes, "has a layer that is not supported (known: full_attention, sliding_attention)");
+    }
+  }
+  const bool slides = std::ranges::count(config.sliding_layers, true) > 0;
+  if (!slides) config.window = 0;
+  if (slides && config.window == 0) return source.corrupt_field("sliding_window", "missing");
+  return ok_status();
+}
+
+// Layers that slide have query heads of their own, and nothing else.
+Status read_step_heads(const Json& json, const ConfigSource& source, ModelConfig& config) {
+  constexpr std::string_view kHeads = "num_sliding_attention_heads", kByLayer = "per_layer_config";
+  int32_t sliding = config.heads;
+  if (const Json* const other = said_member(json, "attention_other_setting")) {
+    if (!other->is_object()) {
+      return source.corrupt_field("attention_other_setting", "is no object");
+    }
+    HR_RETURN_IF_ERROR(refuse_others(*other, source, "attention_type", Json("sliding_attention"),
+                                     "\"sliding_attention\""));
+    for (const std::string_view name : {"num_attention_groups", "num_key_value_heads"}) {
+      HR_RETURN_IF_ERROR(refuse_others(*other, source, name, config.kv_heads));
+    }
+    for (const std::string_view name : {"head_dim", "true_head_dim"}) {
+      HR_RETURN_IF_ERROR(refuse_others(*other, source, name, config.head_dim));
+    }
+    HR_ASSIGN_OR_RETURN(sliding, count_or(*other, source, "num_attention_heads", sliding, 1,
+                                          kModelLimits.heads_max));
+  }
+  HR_ASSIGN_OR_RETURN(sliding, count_or(json, source, kHeads, sliding, 1, kModelLimits.heads_max));
+  std::vector<int32_t>& queries = config.mixers.head_sizes.queries;
+  for (const bool slides : config.sliding_layers)
+    queries.push_back(slides ? sliding : config.heads);
+  const Json* const by_layer = said_member(json, kByLayer);
+  if (by_layer == nullptr) return ok_status();
+  if (!by_layer->is_object()) return source.corrupt_field(kByLayer, "is no object");
+  for (const auto& [layer, changes] : by_layer->as_object()) {
+    for (int32_t i = 0; i < config.layers; ++i) {
+      Json known = Json(Json::Object{});
+      known.set("num_attention_heads", Json(queries[static_cast<size_t>(i)]));
+      if (layer != std::to_string(i) || changes == known) continue;
+      return source.unsupported_field(
+          kByLayer, fmt::format("layer {} differs in more than {}", layer, kHeads));
+    }
+  }
+  return ok_status();
+}
+
+// Of a list of a number a layer what layers that see all have, and those that slide: each kind has
+// one. Nothing where a file does not say it.
+struct NumbersOfKinds {
+  std::optional<double> full, sliding;
+};
+Result<NumbersOfKinds> read_numbers_of_kinds(const Json& json, const ConfigSource& source,
+                                             std::string_view name, const ModelConfig& config) {
+  NumbersOfKinds numbers;
+  const Json* const listed = said_member(json, name);
+  if (listed == nullptr || (listed->is_array() && listed->as_array().empty())) return numbers;
+  HR_ASSIGN_OR_RETURN(const auto entries, entries_of_layers(*listed, source, name, config));
+  for (size_t i = 0; i < entries.size(); ++i) {
+    if (!entries[i].is_number()) return source.corrupt_field(name, "is no list of numbers");
+    const double number = entries[i].as_double();
+    std::optional<double>& of_kind = config.sliding_layers[i] ? numbers.sliding : numbers.full;
+    if (of_kind.value_or(number) != number) {
+      return source.unsupported_field(
+          name, fmt::format("{} and {} of layers of one type are not supported", *of_kind, number));
+    }
+    of_kind = number;
+  }
+  return numbers;
+}
+
+// By kind of layer, or in the hub's spelling a number a layer.
+Status read_step_rotations(const Json& json, const ConfigSource& source, ModelConfig& config) {
+  constexpr std::string_view kRotations = "rope_parameters", kThetas = "rope_theta",
+                             kShares = "partial_rotary_factors";
+  if (const Json* const rotations = said_member(json, kRotations)) {
+    for (const bool slides : config.sliding_layers) {
+      const std::string_view kind = slides ? "sliding_attention" : "full_attention";
+      const Json* const own = rotations->is_object() ? said_member(*rotations, kind) : nullptr;
+      if (own != nullptr && own->is_object()) continue;
+      return source.corrupt_field(kRotations, fmt::format("has no object {}", kind));
+    }
+    return read_sliding_rotation(json, source, 1.0, config);
+  }
+  const Json* const thetas = said_member(json, kThetas);
+  NumbersOfKinds bases;
+  if (thetas != nullptr && thetas->is_array()) {
+    HR_ASSIGN_OR_RETURN(bases, read_numbers_of_kinds(json, source, kThetas, config));
+  }
+  HR_ASSIGN_OR_RETURN(const NumbersOfKinds shares,
+                      read_numbers_of_kinds(json, source, kShares, config));
+  config.rope_theta = bases.full.value_or(config.rope_theta);
+  config.rope_theta_local = bases.sliding.value_or(config.rope_theta);
+  config.mixers.rotated = shares.full.value_or(1);
+  const double sliding = shares.sliding.value_or(1);
+  for (const double theta : {config.rope_theta, config.rope_theta_local}) {
+    if (theta >= 1 && theta <= 1e12) continue;
+    return source.corrupt_field(kThetas, fmt::format("{} is not between 1 and 1e12", theta));
+  }
+  if (!(sliding > 0 && sliding <= 1)) {
+    return source.corrupt_field(kShares, fmt::format("{} is not between 0 and 1", sliding));
+  }
+  config.mixers.head_sizes.sliding_rope_dim = static_cast<int32_t>(config.head_dim * sliding);
+  return ok_status();
+}
+
+// Which layers are mixtures, in the hub's spelling: numbers in a list, or in a text between commas.
+Status read_step_mixtures(const Json& json, const ConfigSource& source, ModelConfig& config) {
+  constexpr std::string_view kLayers = "moe_layers_enum";
+  const Json* const listed = said_member(json, kLayers);
+  if (listed == nullptr) return ok_status();
+  ExpertConfig& experts = config.experts;
+  experts.dense_first = 0;
+  experts.dense_layers.assign(static_cast<size_t>(config.layers), true);
+  const auto add = [&](int64_t layer) {
+    if (layer >= 0 && layer < config.layers) {
+      experts.dense_layers[static_cast<size_t>(layer)] = false;
+    }
+  };
+  const bool is_text = listed->is_string();
+  if (!is_text && !(listed->is_array() && std::ranges::all_of(listed->as_array(), &Json::is_int))) {
+    return source.corrupt_field(kLayers, "is no list of numbers of layers");
+  }
+  if (!is_text) {
+    for (const Json& layer : listed->as_array()) add(layer.as_int());
+    return ok_status();
+  }
+  std::string_view rest = listed->as_string();
+  while (!rest.empty()) {
+    const std::string_view entry = rest.substr(0, rest.find(','));
+    rest.remove_prefix(std::min(entry.size() + 1, rest.size()));
+    const size_t first = entry.find_first_not_of(' ');
+    if (first == std::string_view::npos) continue;
+    const std::string_view digits = entry.substr(first, entry.find_last_not_of(' ') + 1 - first);
+    int32_t layer = 0;
+    const auto [end, error] = std::from_chars(digits.data(), digits.data() + digits.size(), layer);
+    if (error != std::errc() || end != digits.data() + digits.size()) {
+      return source.corrupt_field(kLayers, "is no list of numbers of layers");
+    }
+    add(layer);
+  }
+  return ok_status();
+}
+
+// Empty where no layer has one.
+Result<std::vector<float>> limits_of_layers(const Json& json, const ConfigSource& source,
+                                            std::string_view name, const ModelConfig& config) {
+  std::vector<float> limits;
+  const Json* const listed = said_member(json, name);
+  if (listed == nullptr || (listed->is_array() && listed->as_array().empty())) return limits;
+  HR_ASSIGN_OR_RETURN(const auto entries, entries_of_layers(*listed, source, name, config));
+  for (const Json& limit : entries) {
+    const double value = limit.is_number() ? limit.as_double() : limit.is_null() ? 0 : -1;
+    if (!(value >= 0 && value <= 1e6)) {
+      return source.corrupt_field(name, "has what is no limit from 0 to 1e6");
+    }
+    limits.push_back(static_cast<float>(value));
+  }
+  if (std::ranges::count(limits, 0.0f) == std::ssize(limits)) limits.clear();
+  return limits;
+}
+
+Status read_step(const Json& json, const ConfigSource& source, ModelConfig& config) {
+  HR_RETURN_IF_ERROR(refuse_other_steps(json, source));
+  HR_RETURN_IF_ERROR(read_step_layers(json, source, config));
+  HR_RETURN_IF_ERROR(read_step_heads(json, source, config));
+  HR_RETURN_IF_ERROR(read_step_rotations(json, source, config));
+  HR_RETURN_IF_ERROR(read_step_mixtures(json, source, config));
+  config.mixers.head_sizes.gates_of_heads = true;
+  ExpertConfig& experts = config.experts;
+  HR_ASSIGN_OR_RETURN(experts.limits, limits_of_layers(json, source, "swiglu_limits", config));
+  HR_ASSIGN_OR_RETURN(experts.whole_limits,
+                      limits_of_layers(json, source, "swiglu_limits_shared", config));
+  return ok_status();
 }
 
 // Of layers that do not slide: the share of a head's pairs that rotate.
@@ -325,6 +546,24 @@ void laguna_defaults(ModelConfig& config) {
                     .scores = ExpertScores::kSigmoid,
                     .dense_first = 1};
 }
+void step_defaults(ModelConfig& config) {
+  config.vocab = 128815;
+  config.hidden = 4096;
+  config.ffn = 11264;
+  config.layers = 45;
+  config.heads = 64;
+  config.rope_theta = 1e4;
+  config.context_length = 128000;
+  config.rms_eps = 1e-5f;
+  config.kv_heads = 8;
+  config.head_dim = 128;
+  config.experts = {.count = 288,
+                    .used = 8,
+                    .width = 1280,
+                    .shared_width = 1280,
+                    .scores = ExpertScores::kSigmoid,
+                    .dense_first = 3};
+}
 
 void lfm3_defaults(ModelConfig& config) {
   config.rope_theta = 1e6;
@@ -368,9 +607,15 @@ void kolibri_defaults(ModelConfig& config) {
 Status read_windowed(const Json& json, const ConfigSource& source, ModelConfig& config) {
   if (config.architecture == "lfm3") return read_lfm3(json, source, config);
   if (config.architecture == "flint") return read_flint(json, config);
-  const bool mimo2 = config.architecture == "mimo2";
-  if (!mimo2 && config.architecture != "laguna") return ok_status();
-  HR_RETURN_IF_ERROR(mimo2 ? read_mimo2(json, source, config) : read_laguna(json, source, config));
+  if (config.architecture == "mimo2") {
+    HR_RETURN_IF_ERROR(read_mimo2(json, source, config));
+  } else if (config.architecture == "laguna") {
+    HR_RETURN_IF_ERROR(read_laguna(json, source, config));
+  } else if (config.architecture == "step35") {
+    HR_RETURN_IF_ERROR(read_step(json, source, config));
+  } else {
+    return ok_status();
+  }
   return check_head_sizes(source, config);
 }
 

@@ -1,5 +1,5 @@
 // Of the table of architectures (model_family_table.cc) families whose layers that slide have other
-// heads or rotations than the others: MiMo V2 Flash, Laguna, LFM3, Flint, Kolibri.
+// heads or rotations than the others: MiMo V2 Flash, Laguna, Step 3.5, LFM3, Flint, Kolibri.
 #pragma once
 
 #include <array>
@@ -37,6 +37,23 @@ inline constexpr std::array kLagunaFields{
     kin_fields::dense_first(""),
     ConfigField{&HeadSizes::sliding_rope_dim, "rope.dimension_count_swa", "", 2,
                 kModelLimits.head_dim_max}};
+// Under the library's names and the hub's.
+inline constexpr std::array kStepFields{
+    kin_fields::kEps,
+    ConfigField{&ExpertConfig::count, "", "moe_num_experts", 0, kin_fields::kExpertsMax},
+    kin_fields::experts("n_routed_experts"),
+    ConfigField{&ExpertConfig::used, "", "moe_top_k", 0, kin_fields::kExpertsMax},
+    kin_fields::used("num_experts_per_tok"),
+    kin_fields::width("moe_intermediate_size"),
+    ConfigField{&ExpertConfig::shared_width, "", "share_expert_dims", 1, kModelLimits.ffn_max},
+    ConfigField{&ExpertConfig::shared_width, "", "share_expert_dim", 1, kModelLimits.ffn_max},
+    kin_fields::scale("moe_router_scaling_factor"),
+    ConfigField{&ModelConfig::kv_heads, "", "num_attention_groups", 1, kModelLimits.heads_max},
+    ConfigField{&ModelConfig::context_length, "", "max_seq_len", 1,
+                kModelLimits.context_length_max},
+    ConfigField{&MixerConfig::drafting_layers, "", "num_mtp_layers", 0, kModelLimits.layers_max},
+    ConfigField{&MixerConfig::drafting_layers, "", "num_nextn_predict_layers", 0,
+                kModelLimits.layers_max}};
 
 inline constexpr std::array kLfm3Fields{
     ConfigField{&ModelConfig::rms_eps, "", "norm_eps", 1e-20, 1, Presence::kRequired},
@@ -56,9 +73,13 @@ inline constexpr OneClass kLfm3Classes{"Lfm3ForCausalLM"};
 inline constexpr OneClass kFlintClasses{"FlintForCausalLM"};
 inline constexpr OneClass kMiMo2Classes{"MiMoV2FlashForCausalLM"};
 inline constexpr OneClass kLagunaClasses{"LagunaForCausalLM"};
+// Of the second the text half.
+inline constexpr std::array<std::string_view, 2> kStepClasses{"Step3p5ForCausalLM",
+                                                              "Step3p7ForConditionalGeneration"};
 
 void mimo2_defaults(ModelConfig& config);
 void laguna_defaults(ModelConfig& config);
+void step_defaults(ModelConfig& config);
 void lfm3_defaults(ModelConfig& config);
 void flint_defaults(ModelConfig& config);
 void kolibri_defaults(ModelConfig& config);

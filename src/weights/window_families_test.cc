@@ -96,6 +96,115 @@ TEST(WindowFamilies, LagunasLayersHaveHeadsOfTheirOwn) {
             "key/value heads");
 }
 
+const std::string kStep = "Step3p5ForCausalLM";
+
+// Seven layers and one that drafts.
+TEST(WindowFamilies, StepOfTheHubListsALayerThatDrafts) {
+  const auto config = config_of(kStep, R"(, "num_nextn_predict_layers": 1, "sliding_window": 8,
+      "layer_types": ["full_attention", "sliding_attention", "sliding_attention",
+      "sliding_attention", "full_attention", "sliding_attention", "sliding_attention",
+      "full_attention"], "rope_theta": [5e6, 1e4, 1e4, 1e4, 5e6, 1e4, 1e4, 7],
+      "partial_rotary_factors": [0.5, 1, 1, 1, 0.5, 1, 1, 0.5], "moe_layers_enum": "2, 4,6,7,",
+      "rope_scaling": {"rope_type": "llama3", "factor": 2.0, "low_freq_factor": 1.0,
+      "high_freq_factor": 32.0, "original_max_position_embeddings": 64},
+      "yarn_only_types": ["full_attention"], "moe_num_experts": 9, "moe_top_k": 3,
+      "share_expert_dims": 40, "attention_other_setting": {"attention_type": "sliding_attention",
+      "num_attention_heads": 6, "num_attention_groups": 2, "head_dim": 128},
+      "use_rope_layers": [true, true], "zero_centered": true, "use_qk_norm": false,
+      "swiglu_limits": [0, 0.0, 7, null, 0, 0, 16.0, 1], "swiglu_limits_shared": [0, 0, 0, 0, 0,
+      0, 0, 1])");
+  ASSERT_TRUE(config.ok()) << config.status().message();
+  EXPECT_EQ(config->sliding_layers, Layers({false, true, true, true, false, true, true}));
+  EXPECT_EQ(config->mixers.head_sizes.queries, std::vector<int32_t>({4, 6, 6, 6, 4, 6, 6}));
+  EXPECT_TRUE(config->mixers.head_sizes.gates_of_heads);
+  EXPECT_EQ(config->rope_theta, 5e6);
+  EXPECT_EQ(config->rope_theta_local, 1e4);
+  EXPECT_EQ(config->rope_dim, 64);
+  EXPECT_EQ(config->mixers.head_sizes.sliding_rope_dim, 128);
+  EXPECT_EQ(config->rope_scaling.kind, RopeScaling::Kind::kLlama3);
+  EXPECT_EQ(config->experts.dense_first, 0);
+  EXPECT_EQ(config->experts.dense_layers, Layers({true, true, false, true, false, true, false}));
+  EXPECT_EQ(config->experts.count, 9);
+  EXPECT_EQ(config->experts.used, 3);
+  EXPECT_EQ(config->experts.shared_width, 40);
+  EXPECT_EQ(config->experts.limits, std::vector<float>({0, 0, 7, 0, 0, 0, 16}));
+  EXPECT_TRUE(config->experts.whole_limits.empty());
+}
+
+TEST(WindowFamilies, StepOfTheLibraryNamesKindsOfLayers) {
+  const std::string layers = R"(, "sliding_window": 8, "layer_types": ["full_attention",
+      "sliding_attention", "sliding_attention", "full_attention", "full_attention",
+      "full_attention", "full_attention"], "num_sliding_attention_heads": 6,
+      "per_layer_config": {"1": {"num_attention_heads": 6}, "2": {"num_attention_heads": )";
+  const std::string rotations = R"(}}, "rope_parameters": {"full_attention": {"rope_theta": 5e6,
+      "partial_rotary_factor": 0.25}, "sliding_attention": {"rope_theta": 1e4}})";
+  const auto config = config_of(kStep, layers + "6" + rotations + R"(, "moe_layers_enum": [4],
+      "mlp_layer_types": ["dense", "dense", "sparse", "dense", "dense", "dense", "sparse"])");
+  ASSERT_TRUE(config.ok()) << config.status().message();
+  EXPECT_EQ(config->mixers.head_sizes.queries, std::vector<int32_t>({4, 6, 6, 4, 4, 4, 4}));
+  EXPECT_EQ(config->rope_dim, 32);
+  EXPECT_EQ(config->mixers.head_sizes.sliding_rope_dim, 128);
+  EXPECT_EQ(config->experts.dense_layers, Layers({true, true, false, true, true, true, false}));
+  EXPECT_EQ(error_of(kStep, layers + "4" + rotations),
+            "config.json: per_layer_config: layer 2 differs in more than "
+            "num_sliding_attention_heads");
+  EXPECT_EQ(error_of(kStep, layers + R"(6}}, "rope_parameters": {"full_attention": {}})"),
+            "config.json: rope_parameters: has no object sliding_attention");
+}
+
+// What the library takes where a file does not say it.
+TEST(WindowFamilies, AStepThatSaysNothingSeesAll) {
+  const auto config = config_of(kStep, R"(, "sliding_window": 8)");
+  ASSERT_TRUE(config.ok()) << config.status().message();
+  EXPECT_EQ(config->window, 0);
+  EXPECT_EQ(config->context_length, 128000);
+  EXPECT_EQ(config->rope_theta, 1e4);
+  EXPECT_EQ(config->rope_dim, 128);
+  EXPECT_EQ(config->experts.count, 288);
+  EXPECT_EQ(config->experts.shared_width, 1280);
+  EXPECT_EQ(config->experts.scale, 1);
+  EXPECT_EQ(config->experts.dense_first, 3);
+  EXPECT_TRUE(config->experts.limits.empty());
+}
+
+TEST(WindowFamilies, WhatStepDoesNotHaveIsRefusedByName) {
+  const std::string slides = R"(, "layer_types": ["full_attention", "sliding_attention",
+      "sliding_attention", "full_attention", "full_attention", "full_attention",
+      "full_attention"])";
+  EXPECT_EQ(error_of(kStep, slides), "config.json: sliding_window: missing");
+  const std::string windows = slides + R"(, "sliding_window": 8)";
+  const struct {
+    const char *more, *error;
+  } kWrong[] = {
+      {R"(, "attention_other_setting": {"num_attention_groups": 1})",
+       "num_attention_groups: is not supported, only 2 or none"},
+      {R"(, "attention_other_setting": {"head_dim": 64})",
+       "head_dim: is not supported, only 128 or none"},
+      {R"(, "attention_other_setting": 6)", "attention_other_setting: is no object"},
+      {R"(, "num_sliding_attention_heads": 5)",
+       "num_sliding_attention_heads: 5 is no number of query heads of 2 key/value heads"},
+      {R"(, "rope_theta": [5e6, 1e4, 1e4, 5e6, 5e6, 5e6, 1e4])",
+       "rope_theta: 5000000 and 10000 of layers of one type are not supported"},
+      {R"(, "rope_theta": [5e6, 1e4])", "rope_theta: 2 entries for 7 layers"},
+      {R"(, "partial_rotary_factors": [1, 2, 2, 1, 1, 1, 1])",
+       "partial_rotary_factors: 2 is not between 0 and 1"},
+      {R"(, "partial_rotary_factor": 0.5)",
+       "partial_rotary_factor: is not supported, only partial_rotary_factors"},
+      {R"(, "moe_layers_enum": "1,two")", "moe_layers_enum: is no list of numbers of layers"},
+      {R"(, "swiglu_limits": [0, 0, 0, 0, 0, 0, -1])",
+       "swiglu_limits: has what is no limit from 0 to 1e6"},
+      {R"(, "use_rope_layers": [true, false])",
+       "use_rope_layers: is not supported, only true of each layer"},
+      {R"(, "gating": "per-element")", "gating: is not supported (known: true, \"per-head\")"},
+      {R"(, "zero_centered": false)", "zero_centered: is not supported, only true or none"},
+      {R"(, "mlp_bias": true)", "mlp_bias: is not supported, only false or none"},
+      {R"(, "num_local_experts": 8)",
+       "num_local_experts: mixtures of experts of this class are not supported"}};
+  for (const auto& wrong : kWrong) {
+    EXPECT_EQ(error_of(kStep, windows + wrong.more), std::string("config.json: ") + wrong.error);
+  }
+}
+
 Result<ModelConfig> config_of(const GgufBuilder& builder) {
   const std::string data = builder.build();
   HR_ASSIGN_OR_RETURN(

@@ -32,7 +32,7 @@ import make_tiny_models as tiny
 FAMILIES = {**tiny.FOLDERS, **tiny.LATER_FOLDERS, **tiny.EXPERT_FOLDERS, **tiny.ROUTER_FOLDERS, **tiny.STATE_FOLDERS,
             **tiny.LATER_STATE_FOLDERS, **tiny.LATENT_FOLDERS, **tiny.KIN_FOLDERS, **tiny.GPT_FOLDERS,
             **tiny.MAMBA_FOLDERS, **tiny.LAST_FOLDERS, **tiny.NEWEST_FOLDERS, **tiny.LLAMA4_FOLDERS, **tiny.SPARSE_FOLDERS, **tiny.KIMI_FOLDERS,
-            **tiny.MORE_FOLDERS, **tiny.LATEST_FOLDERS, **tiny.FURTHER_FOLDERS}
+            **tiny.MORE_FOLDERS, **tiny.LATEST_FOLDERS, **tiny.FURTHER_FOLDERS, **tiny.SEEING_FOLDERS}
 DIFFERENCE_MAX = 1e-4  # of ln p, as the test has it
 # Whose sizes hang together in ways of their own.
 AS_THEY_ARE = {*tiny.STATE_FOLDERS, *tiny.LATER_STATE_FOLDERS, *tiny.LATENT_FOLDERS, *tiny.GPT_FOLDERS,
@@ -92,6 +92,19 @@ def drawn_sizes(name, options, rng):
         heads = None if name == "laguna-elements" else [kv_heads * rng.choice([1, 2, 3]) for _ in range(layers)]
         return dict(num_attention_heads=2 * kv_heads, num_attention_heads_per_layer=heads, num_key_value_heads=kv_heads, head_dim=rng.choice([8, 16, 24]),
                     sliding_window=rng.choice([5, 9, 17, 33]), hidden_size=rng.choice([32, 40, 56]), shared_expert_intermediate_size=rng.choice([16, 24, 56]))
+    if name in ("step35", "step37"):
+        kv_heads, layers = rng.choice([1, 2, 3]), options["num_hidden_layers"]
+        return dict(num_attention_heads=kv_heads * rng.choice([1, 2]), num_sliding_attention_heads=kv_heads * rng.choice([1, 3]), num_key_value_heads=kv_heads,
+                    head_dim=rng.choice([8, 16, 24]), sliding_window=rng.choice([5, 9, 17, 33]), hidden_size=rng.choice([32, 40, 56]), share_expert_dim=rng.choice([16, 24, 56]),
+                    swiglu_limits=[rng.choice([0.3, 0.6, 1.5]) for _ in range(layers)], swiglu_limits_shared=[rng.choice([0.2, 0.7, 1.1]) for _ in range(layers)],
+                    moe_router_scaling_factor=rng.choice([1.7, 3.0]))
+    if name.startswith(("glm4v", "qwen3-vl-moe")):
+        kv_heads, dim = rng.choice([1, 2, 3]), rng.choice([8, 16, 24, 32])
+        pairs, heads = dim // 4 if name.startswith("glm4v") else dim // 2, kv_heads * rng.choice([1, 2])
+        sections = dict(rope_parameters={**options["rope_parameters"], "mrope_section": [pairs - pairs // 2, pairs // 2, 0]})
+        hidden = heads * dim if name == "glm4v" else rng.choice([32, 40, 56])
+        return dict(num_attention_heads=heads, num_key_value_heads=kv_heads, hidden_size=hidden, intermediate_size=rng.choice([32, 40, 72]), **sections,
+                    **({} if name == "glm4v" else dict(head_dim=dim, moe_intermediate_size=rng.choice([12, 20, 48]))))
     if name.startswith("ling3"):
         heads = rng.choice([2, 3, 5])
         return dict(num_attention_heads=heads, num_key_value_heads=heads, kv_lora_rank=rng.choice([8, 20, 33]), qk_rope_head_dim=rng.choice([4, 8, 16]),
@@ -247,6 +260,7 @@ def neutral(name, value):
 
 # Values that do nothing, or something else, in the place of a key's. Of numbers that only scale, another.
 KNOCKED_KEYS = {
+    "swiglu_limits": None, "swiglu_limits_shared": None, "moe_router_scaling_factor": 1.0, "partial_rotary_factors": None,
     "use_mem_rope": None, "use_attention_gate": None, "use_sandwich_norm": None, "moe_topk": 1,
     "hc_magnitude": 1.0, "hc_eps": 0.5, "clip_qkv": None, "moe_top_k": 1, "moe_normalize_expert_weights": None, "attention_value_scale": 1.0, "moe_routed_scaling_factor": 1.0, "num_expert_group": 1, "kda_lower_bound": -1.0, "kda_safe_gate": None,
     "window_size": 4096, "rotary_dim": 6, "mup_enabled": None, "route_scale": 1.0, "router_scaling_factor": 1.0, "scale_emb": 1.0, "scale_depth": 3.0,
@@ -278,7 +292,7 @@ MOVE_NOTHING = {("flex-olmo", "norm_topk_prob"), ("minimax-m2", "partial_rotary_
                 # Without a norm of gated rows, a rotation, a mixture; and what other classes read.
                 ("falcon-h1-plain", "mamba_norm_before_gate"), ("granite-hybrid", "rope_theta"),
                 ("granite-hybrid-dense", "num_experts_per_tok"), ("nemotron-h", "num_experts_per_tok"),
-                ("nemotron-h", "norm_topk_prob"), *((name, "time_step_min") for name in tiny.MAMBA_FOLDERS if name != "nemotron-h"),
+                ("nemotron-h", "norm_topk_prob"), ("step35", "use_qk_norm"), *((name, "time_step_min") for name in tiny.MAMBA_FOLDERS if name != "nemotron-h"),
                 *((name, "time_step_rank") for name in ("mamba2", "mamba2-biases")),
                 *((name, "router_jitter_noise") for name in ("minimax",)),
                 # All layers of these are of one type, whatever a file says; those of one have an index each.

@@ -25,6 +25,7 @@ import transformers
 from safetensors.torch import load_file, save_file
 
 import rwkv7_model
+import text_halves
 
 TOKENS = 80  # longer than every window and every original context below
 POSITIONS = [0, 5, 18, 35, 57, 79]
@@ -538,6 +539,31 @@ FURTHER_FOLDERS["gemma4-unified"] = ("Gemma4Unified", {**HEADS_16, "num_hidden_l
 FURTHER_FOLDERS["zamba2"] = ("Zamba2", {**ZAMBA2, "use_shared_attention_adapter": True, "use_mem_rope": True, "time_step_min": 0.3}, "bfloat16")
 FURTHER_FOLDERS["zamba2-plain"] = ("Zamba2", {**ZAMBA2, "layers_block_type": ["linear_attention", "hybrid", "linear_attention", "hybrid"], "num_mem_blocks": 1,
                                               "add_bias_linear": True, "mamba_ngroups": 1, "num_attention_heads": 2, "num_key_value_heads": 2}, "bfloat16")
+# And behind these.
+STEP = dict(num_hidden_layers=4, layer_types=kinds_of_layers("fssf"), mlp_layer_types=["dense", "sparse", "dense", "sparse"], num_sliding_attention_heads=6,
+            sliding_window=WINDOW, n_routed_experts=8, num_experts_per_tok=3, moe_intermediate_size=24, share_expert_dim=40, moe_router_scaling_factor=1.5,
+            swiglu_limits=[0.0, 1.0, 0.0, 0.4], swiglu_limits_shared=[0.6, 0.0, 0.9, 1.2], **HEADS_16,
+            **of_kinds(dict(rope_type="llama3", rope_theta=50000.0, partial_rotary_factor=0.5, factor=4.0, low_freq_factor=1.0, high_freq_factor=8.0,
+                            original_max_position_embeddings=ORIGINAL_CONTEXT), rope_theta=500.0, partial_rotary_factor=1.0))
+# Sections are of pairs that rotate: three positions of a token, which of text are one.
+def of_three_positions(sections, **more):
+    return dict(rope_parameters=dict(rope_type="default", rope_theta=10000.0, mrope_section=sections, **more))
+
+
+GLM4V_MOE = dict(n_routed_experts=8, num_experts_per_tok=3, moe_intermediate_size=24, n_group=2, topk_group=1, routed_scaling_factor=1.5, first_k_dense_replace=1,
+                 num_hidden_layers=3, **HEADS_16, **of_three_positions([1, 1, 2], partial_rotary_factor=0.5))
+SEEING_FOLDERS = {
+    "step35": ("Step3p5", STEP, "bfloat16"),
+    "step37": ("Step3p5", {**STEP, "num_hidden_layers": 3, "layer_types": kinds_of_layers("sfs"), "mlp_layer_types": ["dense", "sparse", "sparse"], "attention_bias": True,
+                           "num_sliding_attention_heads": None, "swiglu_limits": None, "swiglu_limits_shared": [None, 0.5, None], "query_pre_attn_scalar": 24,
+                           **of_kinds(dict(**YARN["rope_parameters"], partial_rotary_factor=0.5), rope_theta=500.0, partial_rotary_factor=0.25)}, "bfloat16"),
+    "qwen3-vl-moe": ("Qwen3VLMoe", dict(num_experts=8, num_experts_per_tok=3, moe_intermediate_size=24, num_hidden_layers=3, mlp_only_layers=[1],
+                                        tie_word_embeddings=True, **HEADS_16, **of_three_positions([2, 3, 3], mrope_interleaved=True)), "bfloat16"),
+    "qwen3-vl-moe-saved": ("Qwen3VLMoe", dict(num_experts=6, num_experts_per_tok=2, moe_intermediate_size=24, tie_word_embeddings=False, **HEADS_16,
+                                              **of_three_positions([2, 3, 3])), "bfloat16"),
+    "glm4v": ("Glm4v", dict(hidden_size=64, **of_three_positions([1, 1, 2], partial_rotary_factor=0.5)), "bfloat16"),
+    "glm4v-moe": ("Glm4vMoe", GLM4V_MOE, "bfloat16"),
+}
 FURTHER_GGUF_FILES = {"mistral4-gguf": ("Mistral4", MISTRAL4)}
 # llama.cpp knows one factor of rows, and 1 of branches.
 MORE_GGUF_FILES = {
@@ -555,7 +581,7 @@ NEWEST_GGUF_FILES = {
 }
 
 # Experts' tensors as the library has them in memory, not as it writes them.
-FUSED = {"qwen3-moe-fused"}
+FUSED = {"qwen3-moe-fused", "qwen3-vl-moe-saved"}
 # Configurations that are written as transformers 4 did.
 IN_THE_OLD_SPELLING = {"llama-linear", "llama-llama3", "llama-yarn", "gemma3-linear", "phi3-long",
                        "mistral", "granite"}
@@ -563,14 +589,16 @@ IN_THE_OLD_SPELLING = {"llama-linear", "llama-llama3", "llama-yarn", "gemma3-lin
 NESTED = {"gemma3-linear": ("Gemma3", "language_model.model."), "gemma4-moe": ("Gemma4", "model.language_model."),
           "gemma3n-streams": ("Gemma3n", "model.language_model."), "llama4-plain": ("Llama4", "language_model.model."),
           "mistral4-nested": ("Mistral3", "model.language_model."), "qwen2-5-vl": ("Qwen2_5_VL", "model.language_model."),
-          "qwen3-vl": ("Qwen3VL", "model.language_model."), "kimi-k25": ("KimiK25", "language_model.model.")}
+          "qwen3-vl": ("Qwen3VL", "model.language_model."), "kimi-k25": ("KimiK25", "language_model.model."),
+          "step37": ("Step3p7", "model."), "qwen3-vl-moe": ("Qwen3VLMoe", "model.language_model."), "qwen3-vl-moe-saved": ("Qwen3VLMoe", "model.language_model."),
+          "glm4v": ("Glm4v", "model.language_model."), "glm4v-moe": ("Glm4vMoe", "model.language_model.")}
 # What the hub's files call their class, and some of its numbers, where the library has another class for it.
 HUB_CLASSES = {"InternLM3": {"attention_bias": "qkv_bias", "mlp_bias": "bias"}, "IQuestCoder": {},
                "SarvamMoE": {"n_routed_experts": "num_experts", "n_shared_experts": "num_shared_experts", "attention_bias": "use_qkv_bias"},
                "SarvamMLA": {"n_routed_experts": "num_experts", "n_shared_experts": "num_shared_experts"}}
 
 
-BIASED_KINDS = ("kolibri1", "flint", "sarvam_moe", "sarvam_mla", "glm4_moe", "solar_open", "minimax_m2", "exaone_moe", "afmoe", "hy_v3", "mimo_v2_flash", "laguna", "bailing_hybrid", "axk1", "hy_v4")
+BIASED_KINDS = ("kolibri1", "flint", "sarvam_moe", "sarvam_mla", "glm4_moe", "solar_open", "minimax_m2", "exaone_moe", "afmoe", "hy_v3", "mimo_v2_flash", "laguna", "bailing_hybrid", "axk1", "hy_v4", "step3p5", "glm4v_moe_text")
 
 
 def random_weights(model, seed):
@@ -623,6 +651,8 @@ def random_weights(model, seed):
 
 
 def make_model(kind, options, dtype, seed):
+    if kind in text_halves.KINDS:
+        return with_weights(text_halves.TextHalf(kind, of_text(kind, options)).float().eval(), dtype, seed)
     kinds = rwkv7_model if kind == "RWKV7" else transformers
     text = "Text" if kind in ("Gemma3", "Gemma3n", "Gemma4", "Gemma4Unified", "Llama4", "Qwen3_5", "Qwen3_5Moe") else ""
     sizes = {} if kind in OWN_SIZES else SIZES
@@ -630,8 +660,23 @@ def make_model(kind, options, dtype, seed):
     config._attn_implementation = "eager"
     generates = (transformers.AutoModelForCausalLM.from_config if kind in HUB_CLASSES else
                  getattr(kinds, f"{kind}LMHeadModel" if kind in ("GPT2", "OpenAIGPT", "CTRL") else f"{kind}ForCausalLM"))
-    model = generates(config).float().eval()
+    return with_weights(generates(config).float().eval(), dtype, seed)
+
+
+def ties(config):  # GLM-4V's text half says nothing
+    return getattr(config, "tie_word_embeddings", False)
+
+
+def of_text(kind, options):
+    config = text_halves.KINDS[kind][0](**copy.deepcopy({**SIZES, **options}))
+    config._attn_implementation = "eager"
+    return config
+
+
+def with_weights(model, dtype, seed):
     random_weights(model, seed)
+    if ties(model.config) and isinstance(model, text_halves.TextHalf):
+        model.lm_head.weight = model.model.embed_tokens.weight
     for parameter in model.parameters():
         parameter.data = parameter.data.to(dtype).float()
     for name, buffer in model.named_buffers():
@@ -712,6 +757,17 @@ def nest(config, weights, kind, prefix):
         outer["text_config"] = config
     weights = {name.replace("model.", prefix, 1): value
                for name, value in weights.items()}
+    if kind.startswith(("Qwen3VL", "Glm4v")):  # where it is said whether embeddings are the output matrix
+        outer["tie_word_embeddings"] = config.get("tie_word_embeddings", False)
+    if kind == "Qwen3VLMoe":
+        config["tie_word_embeddings"] = True  # as the library always writes it, where it says nothing
+    if kind == "Step3p7":
+        weights["vision_model.conv1.weight"] = torch.zeros(2, 2)
+        weights["vit_large_projector.weight"] = torch.zeros(2, 2)
+        return outer, weights
+    if kind in ("Qwen3VLMoe", "Glm4v", "Glm4vMoe"):
+        weights["model.visual.blocks.0.attn.qkv.weight"] = torch.zeros(2, 2)
+        return outer, weights
     if kind.startswith("Qwen"):  # three positions of a token, which of text are one
         config["rope_parameters"].update(rope_type="mrope" if kind == "Qwen2_5_VL" else "default", mrope_section=[1, 1, 2])
         weights["model.visual.blocks.0.attn.qkv.weight"] = torch.zeros(2, 2)
@@ -770,13 +826,17 @@ def write_folder(folder, name, model, dtype):
                 **NEWEST_FOLDERS, **LLAMA4_FOLDERS, **SPARSE_FOLDERS, **KIMI_FOLDERS, **MORE_FOLDERS, **LATEST_FOLDERS, **FURTHER_FOLDERS} and name not in FUSED:
         weights = load_file(folder / "model.safetensors")
     weights = {key: value.to(dtype).contiguous() for key, value in weights.items()}
-    if model.config.tie_word_embeddings:
+    if ties(model.config):
         weights.pop("lm_head.weight", None)
     if model.config.model_type == "longcat_flash":  # the library has gates of experts that compute nothing
         weights = {key: value for key, value in weights.items()
                    if ".experts." not in key or int(key.split(".experts.")[1].split(".")[0]) < model.config.n_routed_experts}
     if name in FURTHER_FOLDERS and FURTHER_FOLDERS[name][0] in HUB_CLASSES:
         config, weights = as_the_hub_calls_it(FURTHER_FOLDERS[name][0], config, weights)
+    if name in SEEING_FOLDERS and name not in FUSED:
+        weights = text_halves.hub_names(SEEING_FOLDERS[name][0], weights)
+    if name == "step35":
+        config, weights = text_halves.step_of_the_hub(config, weights)
     if name in NESTED:
         config, weights = nest(config, weights, *NESTED[name])
     if name in KIMI_FOLDERS:
@@ -1491,7 +1551,7 @@ def main():
     folders = {**FOLDERS, **LATER_FOLDERS, **EXPERT_FOLDERS, **ROUTER_FOLDERS, **STATE_FOLDERS,
                **LATER_STATE_FOLDERS, **LATENT_FOLDERS, **KIN_FOLDERS, **GPT_FOLDERS, **MAMBA_FOLDERS,
                **LAST_FOLDERS, **NEWEST_FOLDERS, **LLAMA4_FOLDERS, **SPARSE_FOLDERS, **KIMI_FOLDERS, **MORE_FOLDERS, **LATEST_FOLDERS,
-               **FURTHER_FOLDERS}
+               **FURTHER_FOLDERS, **SEEING_FOLDERS}
     cases = {**FOLDERS, **half(GGUF_FILES), **LATER_FOLDERS, **half(LATER_GGUF_FILES),
              **EXPERT_FOLDERS, **half(EXPERT_GGUF_FILES), **ROUTER_FOLDERS, **half(ROUTER_GGUF_FILES),
              **STATE_FOLDERS, **half(STATE_GGUF_FILES), **LATER_STATE_FOLDERS, **half(LATER_STATE_GGUF_FILES),
@@ -1501,7 +1561,7 @@ def main():
              **NEWEST_FOLDERS, **half(NEWEST_GGUF_FILES),
              **LLAMA4_FOLDERS, **half(LLAMA4_GGUF_FILES), **SPARSE_FOLDERS, **half(SPARSE_GGUF_FILES),
              **KIMI_FOLDERS, **half(KIMI_GGUF_FILES), **MORE_FOLDERS, **half(MORE_GGUF_FILES), **LATEST_FOLDERS,
-             **FURTHER_FOLDERS, **half(FURTHER_GGUF_FILES)}
+             **FURTHER_FOLDERS, **half(FURTHER_GGUF_FILES), **SEEING_FOLDERS}
     for seed, (name, (kind, options, dtype_name)) in enumerate(cases.items()):
         if only and name not in only:
             continue
