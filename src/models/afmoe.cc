@@ -26,7 +26,7 @@ DecoderSpec afmoe_spec(const ModelConfig& config) {
     layer.post_norm = NormKind::kRms;
     AttentionSpec& attention = layer.attention();
     attention.qk_norm = QkNorm::kHead;
-    attention.gated = attention.gates_apart = true;
+    attention.gated = attention.gates.apart = true;
     attention.rope = attention.window > 0 ? 0 : 1;
     auto* const mixture = std::get_if<MixtureSpec>(&layer.feed_forward);
     if (mixture != nullptr) mixture->choice_bias = true;

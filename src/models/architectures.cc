@@ -123,6 +123,7 @@ constexpr std::array kArchitectures = {
     decoder<glm4_moe_spec>("glm4moe", glm4_moe_hf_names),
     decoder<minimax_spec>("minimax-01", minimax_hf_names),
     decoder<minimax_m2_spec>("minimax-m2", llama_hf_names),
+    decoder<minimax_m3_spec>("minimax-m3", minimax_m3_hf_names),
     decoder<flex_olmo_spec>("flexolmo", flex_olmo_hf_names),
     decoder<cwm_spec>("cwm", llama_hf_names),
     decoder<gpt_oss_spec>("gpt-oss", gpt_oss_hf_names),

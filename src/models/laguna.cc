@@ -23,9 +23,9 @@ DecoderSpec laguna_spec(const ModelConfig& config) {
     AttentionSpec& attention = layer.attention();
     if (!sizes.queries.empty()) attention.heads = sizes.queries[static_cast<size_t>(i)];
     attention.qk_norm = QkNorm::kHead;
-    attention.gated = attention.gates_apart = true;
-    attention.gates_of_heads = sizes.gates_of_heads;
-    attention.gate_kind = GateKind::kSoftplus;
+    attention.gated = attention.gates.apart = true;
+    attention.gates.of_heads = sizes.gates_of_heads;
+    attention.gates.kind = GateKind::kSoftplus;
     attention.rope = attention.window > 0 ? 1 : 0;
     auto* const mixture = std::get_if<MixtureSpec>(&layer.feed_forward);
     if (mixture != nullptr) mixture->choice_bias = true;

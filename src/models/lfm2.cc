@@ -81,7 +81,7 @@ DecoderSpec lfm3_spec(const ModelConfig& config) {
     if (mixers.post_norms) layer.post_norm = NormKind::kRms;
     auto* const attention = std::get_if<AttentionSpec>(&layer.mixer);
     if (attention == nullptr) return;
-    attention->gated = attention->gates_apart = attention->gates_of_heads = mixers.gated_attention;
+    attention->gated = attention->gates.apart = attention->gates.of_heads = mixers.gated_attention;
     attention->rope = attention->window > 0 ? 1 : 0;
   });
   return spec;

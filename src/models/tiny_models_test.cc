@@ -23,7 +23,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-constexpr size_t kModelCount = 222;
+constexpr size_t kModelCount = 224;
 // Others, as tests/models/compare_with_transformers.py makes them.
 const char* const kOtherFolder = std::getenv("HEADRACE_TINY_MODELS");
 const char* const kFolder = kOtherFolder == nullptr ? "tests/data/models" : kOtherFolder;
@@ -222,7 +222,10 @@ class TinyModel {
     return rows != nullptr && (headrace::is_quantised(rows->dtype()) || rows->fast_type());
   }
   bool keeps_latents() const { return loaded_.model->spec().kv.front().v_aliases_k; }
-  bool chooses_keys() const { return loaded_.model->spec().kv.front().index_dim > 0; }
+  bool chooses_keys() const {
+    return std::ranges::any_of(loaded_.model->spec().kv,
+                               [](const LayerKv& kv) { return kv.index_dim > 0; });
+  }
   // Of arithmetic that rounds to 16 bits; `others`: of models without gated DeltaNet, latents and
   // block types.
   double rounded_error_max(double others) const {

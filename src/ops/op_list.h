@@ -10,6 +10,7 @@
 #include "ops/attention/page_rows.h"
 #include "ops/attention/rope_attention.h"
 #include "ops/attention/rope_kv.h"
+#include "ops/attention/select_blocks.h"
 #include "ops/attention/select_keys.h"
 #include "ops/linear/activated_linear.h"
 #include "ops/linear/gated_linear.h"
@@ -112,4 +113,5 @@
   OP(hyper_mix, HyperMixArgs)            \
   OP(row_scatter_add, RowScatterAddArgs) \
   OP(sample, SampleArgs)                 \
+  OP(select_blocks, SelectBlocksArgs)    \
   OP(token_logprobs, TokenLogprobsArgs)

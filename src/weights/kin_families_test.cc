@@ -40,7 +40,7 @@ TEST(KinFamilies, LayersOfMiniMaxAttendByName) {
       "layernorm_mlp_alpha": 3.5, "postnorm": true, "shared_intermediate_size": [0])");
   ASSERT_TRUE(of_the_hub.ok()) << of_the_hub.status().message();
   EXPECT_EQ(attends(*of_the_hub), Layers({false, false, false, true}));
-  EXPECT_EQ(of_the_hub->mixers.added.network_rows, 3.5f);
+  EXPECT_EQ(of_the_hub->mixers.minimax.added.network_rows, 3.5f);
   EXPECT_EQ(error_of("MiniMaxForCausalLM", R"(, "layer_types": ["full_attention"])"),
             "config.json: layer_types: is no list of 4 layers");
   EXPECT_EQ(error_of("MiniMaxM1ForCausalLM", R"(, "attn_type_list": [0, 0, 0, 2])"),

@@ -62,6 +62,7 @@ struct ExpertConfig {
   int32_t shared_width = 0;  // this width; 0 = none
   float tolerance = 0;       // of kSparseMixer
   float gate_limit = 0;      // of gates, and of ups on both sides; 0: none
+  float gate_slope = 0;      // of the clamped swish of networks (MiniMax M3); 0: none
   // [layers] of activated gates, and of ups on both sides; 0: none; empty: none in any layer. Of
   // experts, then of shared ones and dense networks (Step 3.5).
   std::vector<float> limits;
@@ -166,6 +167,16 @@ struct LatentConfig {
       index_shared;  // [layers] these attend what the one before them does; empty: none
 };
 
+// Of an index that says which blocks of keys the heads of a row attend (MiniMax M3).
+struct BlockIndexConfig {
+  int32_t heads = 0;         // as many as key heads
+  int32_t dim = 0;           // of its keys
+  int32_t tokens = 0;        // of a block
+  int32_t top = 0;           // blocks that a head attends, at most
+  int32_t local = 0;         // the last ones, whatever they score
+  std::vector<bool> layers;  // [layers] those that have one; empty: none
+};
+
 // Of RWKV-7. Ranks are of what decays, rates (ICLR), gates of the first layer's values and gates of
 // rows are made of.
 struct RwkvConfig {
@@ -206,7 +217,7 @@ struct GemmaConfig {
   std::vector<float> gate_cutoffs;
 };
 
-// Of MiniMax: what rows, normalised, and what is added to them are multiplied by, of layers that
+// What rows, normalised, and what is added to them are multiplied by, of layers that
 // attend, of the others, and of networks.
 struct AddedScales {
   float full_rows = 1;
@@ -215,6 +226,12 @@ struct AddedScales {
   float linear_branch = 1;
   float network_rows = 1;
   float network_branch = 1;
+};
+
+// Of MiniMax.
+struct MiniMaxConfig {
+  AddedScales added;             // MiniMax-Text-01
+  BlockIndexConfig block_index;  // M3
 };
 
 // Of delta rules, how a state learns and forgets.
@@ -271,7 +288,7 @@ struct MixerConfig {
   RwkvConfig rwkv;
   int32_t drafting_layers = 0;  // behind the others; not read
   GemmaConfig gemma;
-  AddedScales added;
+  MiniMaxConfig minimax;
   HeadSizes head_sizes;
   std::vector<double> rope_thetas;  // [layers], 0: the layer does not rotate; empty: all alike
   TemperatureConfig temperature;
@@ -382,7 +399,7 @@ struct ModelLimits {
   int32_t vocab_max = 1 << 24;
   int32_t context_length_max = 1 << 27;
   int32_t conv_taps_max = 64;
-  int32_t index_top_max = 1 << 16;
+  int32_t index_top_max = 1 << 16;  // keys that an index chooses of all
 };
 inline constexpr ModelLimits kModelLimits;
 

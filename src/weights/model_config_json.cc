@@ -60,6 +60,7 @@ class JsonConfigReader {
     HR_RETURN_IF_ERROR(read_window());
     HR_RETURN_IF_ERROR(read_rope_layers());
     HR_RETURN_IF_ERROR(read_latent(json_, source_, config_));
+    HR_RETURN_IF_ERROR(read_minimax_m3(json_, source_, config_));
     HR_RETURN_IF_ERROR(read_mixers());
     HR_RETURN_IF_ERROR(read_layered_gemma(json_, source_, config_));
     HR_RETURN_IF_ERROR(read_tuned_queries(json_, source_, config_));
@@ -383,17 +384,10 @@ class JsonConfigReader {
     };
     using Kind = RopeScaling::Kind;
     static constexpr Known kKnown[] = {
-        {"default", Kind::kNone},
-        {"linear", Kind::kLinear},
-        {"dynamic", Kind::kDynamic},
-        {"llama3", Kind::kLlama3},
-        {"yarn", Kind::kYarn},
-        {"longrope", Kind::kLongRope},
-        {"su", Kind::kLongRope},
-        {"deepseek_yarn", Kind::kYarn},
-        {"proportional", Kind::kLinear},
-        // Three positions of a token, which of text are one (Qwen2-VL).
-        {"mrope", Kind::kNone}};
+        {"default", Kind::kNone},  {"linear", Kind::kLinear},      {"dynamic", Kind::kDynamic},
+        {"llama3", Kind::kLlama3}, {"yarn", Kind::kYarn},          {"longrope", Kind::kLongRope},
+        {"su", Kind::kLongRope},   {"deepseek_yarn", Kind::kYarn}, {"proportional", Kind::kLinear},
+        {"mrope", Kind::kNone}};  // three positions, which of text are one (Qwen2-VL)
     // Hunyuan's files call a larger base so: what they say of it is `alpha`.
     HR_ASSIGN_OR_RETURN(const double alpha, number_or(parameters, "alpha", 0));
     if (type->as_string() == "dynamic" && alpha > 0) return stretch_base(alpha);

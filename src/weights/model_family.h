@@ -17,10 +17,10 @@ namespace headrace {
 using ConfigMember =
     std::variant<int32_t ModelConfig::*, float ModelConfig::*, double ModelConfig::*,
                  int32_t ExpertConfig::*, float ExpertConfig::*, int32_t MixerConfig::*,
-                 float MixerConfig::*, int32_t LatentConfig::*, int32_t StateSpaceConfig::*,
-                 int32_t RwkvConfig::*, int32_t GemmaConfig::*, float GemmaConfig::*,
-                 float AddedScales::*, int32_t HeadSizes::*, float HeadSizes::*,
-                 float DeltaRuleConfig::*>;
+                 float MixerConfig::*, int32_t LatentConfig::*, int32_t BlockIndexConfig::*,
+                 int32_t StateSpaceConfig::*, int32_t RwkvConfig::*, int32_t GemmaConfig::*,
+                 float GemmaConfig::*, float AddedScales::*, int32_t HeadSizes::*,
+                 float HeadSizes::*, float DeltaRuleConfig::*>;
 
 // visit(value) with the number of `config` that `member` is.
 template <class Config, class Visit>
@@ -33,14 +33,16 @@ decltype(auto) visit_member(Config& config, ConfigMember member, const Visit& vi
           return visit(config.experts.*of);
         } else if constexpr (requires { config.mixers.latent.*of; }) {
           return visit(config.mixers.latent.*of);
+        } else if constexpr (requires { config.mixers.minimax.block_index.*of; }) {
+          return visit(config.mixers.minimax.block_index.*of);
         } else if constexpr (requires { config.mixers.state_space.*of; }) {
           return visit(config.mixers.state_space.*of);
         } else if constexpr (requires { config.mixers.rwkv.*of; }) {
           return visit(config.mixers.rwkv.*of);
         } else if constexpr (requires { config.mixers.gemma.*of; }) {
           return visit(config.mixers.gemma.*of);
-        } else if constexpr (requires { config.mixers.added.*of; }) {
-          return visit(config.mixers.added.*of);
+        } else if constexpr (requires { config.mixers.minimax.added.*of; }) {
+          return visit(config.mixers.minimax.added.*of);
         } else if constexpr (requires { config.mixers.head_sizes.*of; }) {
           return visit(config.mixers.head_sizes.*of);
         } else if constexpr (requires { config.mixers.delta.*of; }) {
@@ -72,6 +74,7 @@ struct ConfigField {
            std::holds_alternative<int32_t ExpertConfig::*>(member) ||
            std::holds_alternative<int32_t MixerConfig::*>(member) ||
            std::holds_alternative<int32_t LatentConfig::*>(member) ||
+           std::holds_alternative<int32_t BlockIndexConfig::*>(member) ||
            std::holds_alternative<int32_t StateSpaceConfig::*>(member) ||
            std::holds_alternative<int32_t RwkvConfig::*>(member) ||
            std::holds_alternative<int32_t GemmaConfig::*>(member) ||

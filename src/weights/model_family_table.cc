@@ -578,6 +578,7 @@ constexpr auto kFamilies = std::to_array<ModelFamily>({
     {"glm4moe", kGlm4vMoeClasses, kSilu, !kInterleaved, kGlm4MoeFields, glm4v_moe_defaults},
     {"glm4moe", kSolarOpenClasses, kSilu, !kInterleaved, kGlm4MoeFields, solar_open_defaults},
     {"minimax-m2", kMiniMaxM2Classes, kSilu, !kInterleaved, kMiniMaxM2Fields, minimax_m2_defaults},
+    {"minimax-m3", kMiniMaxM3Classes, kSwiGluOai, !kInterleaved, kM3Fields, minimax_m3_defaults},
     {"flexolmo", kFlexOlmoClasses, kSilu, !kInterleaved, kOlmoeFields, flex_olmo_defaults},
     {"cwm", kCwmClasses, kSilu, !kInterleaved, kRmsFields, cwm_defaults},
     {"gpt-oss", kGptOssClasses, kSilu, !kInterleaved, kMiniMaxM2Fields, gpt_oss_defaults},

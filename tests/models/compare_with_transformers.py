@@ -32,7 +32,7 @@ import make_tiny_models as tiny
 FAMILIES = {**tiny.FOLDERS, **tiny.LATER_FOLDERS, **tiny.EXPERT_FOLDERS, **tiny.ROUTER_FOLDERS, **tiny.STATE_FOLDERS,
             **tiny.LATER_STATE_FOLDERS, **tiny.LATENT_FOLDERS, **tiny.KIN_FOLDERS, **tiny.GPT_FOLDERS,
             **tiny.MAMBA_FOLDERS, **tiny.LAST_FOLDERS, **tiny.NEWEST_FOLDERS, **tiny.LLAMA4_FOLDERS, **tiny.SPARSE_FOLDERS, **tiny.KIMI_FOLDERS,
-            **tiny.MORE_FOLDERS, **tiny.LATEST_FOLDERS, **tiny.FURTHER_FOLDERS, **tiny.SEEING_FOLDERS}
+             **tiny.MORE_FOLDERS, **tiny.LATEST_FOLDERS, **tiny.FURTHER_FOLDERS, **tiny.SEEING_FOLDERS, **tiny.BLOCK_FOLDERS}
 DIFFERENCE_MAX = 1e-4  # of ln p, as the test has it
 # Whose sizes hang together in ways of their own.
 AS_THEY_ARE = {*tiny.STATE_FOLDERS, *tiny.LATER_STATE_FOLDERS, *tiny.LATENT_FOLDERS, *tiny.GPT_FOLDERS,
@@ -133,6 +133,13 @@ def drawn_sizes(name, options, rng):
         return dict(hidden_size=rng.choice([24, 32, 48]), n_mamba_heads=groups * rng.choice([1, 2, 4]), mamba_ngroups=groups,
                     mamba_d_state=rng.choice([5, 8, 16, 33]), mamba_d_conv=rng.choice([2, 3, 4]), adapter_rank=rng.choice([1, 3, 9]), num_mem_blocks=rng.choice([1, 2]),
                     intermediate_size=rng.choice([32, 40, 56]), **dict.fromkeys(("num_attention_heads", "num_key_value_heads"), rng.choice([1, 2, 4])))
+    if name.startswith("minimax-m3"):
+        kv_heads, dim, rotated, whole = rng.choice([1, 2, 3]), rng.choice([8, 16, 24, 32]), rng.choice([4, 8]), name == "minimax-m3-hub"
+        return dict(num_attention_heads=kv_heads * rng.choice([1, 2, 3]), num_key_value_heads=kv_heads, index_n_heads=kv_heads, head_dim=dim, rotary_dim=rotated,
+                    rope_parameters=dict(rope_type="default", rope_theta=10000.0, partial_rotary_factor=(rotated + 0.01) / (dim + 0.01)), hidden_size=rng.choice([32, 40, 56]),
+                    index_head_dim=rotated + rng.choice([2, 4, 9]), index_block_size=16 if whole else rng.choice([3, 4, 7, 16]), index_topk_blocks=rng.choice([2, 3]),
+                    index_local_blocks=rng.choice([0, 1, 2]), shared_intermediate_size=rng.choice([16, 24, 56]), intermediate_size=rng.choice([16, 40]),
+                    **({} if whole else dict(swiglu_alpha=rng.choice([0.7, 1.3, 1.702]), swiglu_limit=rng.choice([0.7, 1.5, 7.0]))))
     if name == "dbrx":
         kv_heads = rng.choice([1, 2, 3])
         heads = kv_heads * rng.choice([1, 2, 3])
@@ -266,7 +273,7 @@ KNOCKED_KEYS = {
     "window_size": 4096, "rotary_dim": 6, "mup_enabled": None, "route_scale": 1.0, "router_scaling_factor": 1.0, "scale_emb": 1.0, "scale_depth": 3.0,
     "dim_model_base": 96, "scale_embedding": None, "layer_rope_theta": None, "linear_allow_neg_eigval": None, "qk_layernorm": None, "expert_selection_fn": "sigmoid", "shared_expert_combination_strategy": "average",
     "prefix_dense_sliding_window_pattern": 3, "mlp_layer_types": None,
-    "sliding_window": 4096, "swiglu_limit": 1e6, "logit_scale": 1.0, "routed_scaling_factor": 1.0, "norm_topk_prob": None,
+    "sliding_window": 4096, "swiglu_limit": 1e6, "swiglu_alpha": 3.0, "index_topk_blocks": 10000, "index_local_blocks": 1, "sparse_topk_blocks": 10000, "sparse_local_block": 0, "sparse_attention_freq": None, "logit_scale": 1.0, "routed_scaling_factor": 1.0, "norm_topk_prob": None,
     "use_parallel_residual": None, "num_experts_per_tok": 1, "moe_k": 1, "n_group": 1, "partial_rotary_factor": 1.0,
     "rope_theta": 500.0, "factor": 1.0, "embedding_multiplier": 1.0, "residual_multiplier": 1.0, "attention_multiplier": 1.0,
     "logits_scaling": 1.0, "attn_logit_softcapping": None, "final_logit_softcapping": None, "query_pre_attn_scalar": 7,
@@ -311,6 +318,8 @@ def knocked(key, value):
     if key == "layer_types":
         return ["full_attention"] * len(value)
     if key == "layer_rope_theta":
+        return [0] * len(value)
+    if key == "sparse_attention_freq":
         return [0] * len(value)
     if key == "mlp_layer_types":
         return ["sparse"] * len(value)

@@ -565,6 +565,17 @@ SEEING_FOLDERS = {
     "glm4v-moe": ("Glm4vMoe", GLM4V_MOE, "bfloat16"),
 }
 FURTHER_GGUF_FILES = {"mistral4-gguf": ("Mistral4", MISTRAL4)}
+# Blocks of keys that are parts of pages, whole pages, and several.
+MINIMAX_M3 = dict(num_hidden_layers=4, layer_types=["full_attention", *["minimax_m3_sparse"] * 3], mlp_layer_types=["dense", "sparse", "sparse", "sparse"],
+                  head_dim=16, rotary_dim=8, intermediate_size=24, dense_intermediate_size=48, shared_intermediate_size=40, num_local_experts=8, num_experts_per_tok=3,
+                  swiglu_alpha=1.1, swiglu_limit=1.5, index_n_heads=2, index_head_dim=12, index_block_size=4, index_topk_blocks=4, index_local_blocks=2,
+                  **rope(partial_rotary_factor=0.5))
+BLOCK_FOLDERS = {
+    "minimax-m3": ("MiniMaxM3VL", MINIMAX_M3, "bfloat16"),
+    "minimax-m3-hub": ("MiniMaxM3VL", {**MINIMAX_M3, "num_hidden_layers": 3, "layer_types": ["full_attention", *["minimax_m3_sparse"] * 2],
+                                                     "mlp_layer_types": ["dense", "sparse", "sparse"], "swiglu_alpha": 1.702, "swiglu_limit": 7.0,
+                                                     "index_block_size": 16, "index_topk_blocks": 2, "index_local_blocks": 1}, "bfloat16"),
+}
 # llama.cpp knows one factor of rows, and 1 of branches.
 MORE_GGUF_FILES = {
     "minimax-gguf": ("MiniMax", {**MINIMAX, **{f"{part}_alpha_factor": 3.0 for part in ("full_attn", "linear_attn", "mlp")},
@@ -589,7 +600,7 @@ IN_THE_OLD_SPELLING = {"llama-linear", "llama-llama3", "llama-yarn", "gemma3-lin
 NESTED = {"gemma3-linear": ("Gemma3", "language_model.model."), "gemma4-moe": ("Gemma4", "model.language_model."),
           "gemma3n-streams": ("Gemma3n", "model.language_model."), "llama4-plain": ("Llama4", "language_model.model."),
           "mistral4-nested": ("Mistral3", "model.language_model."), "qwen2-5-vl": ("Qwen2_5_VL", "model.language_model."),
-          "qwen3-vl": ("Qwen3VL", "model.language_model."), "kimi-k25": ("KimiK25", "language_model.model."),
+          "minimax-m3-hub": ("MiniMaxM3Sparse", "language_model.model."), "qwen3-vl": ("Qwen3VL", "model.language_model."), "kimi-k25": ("KimiK25", "language_model.model."),
           "step37": ("Step3p7", "model."), "qwen3-vl-moe": ("Qwen3VLMoe", "model.language_model."), "qwen3-vl-moe-saved": ("Qwen3VLMoe", "model.language_model."),
           "glm4v": ("Glm4v", "model.language_model."), "glm4v-moe": ("Glm4vMoe", "model.language_model.")}
 # What the hub's files call their class, and some of its numbers, where the library has another class for it.
@@ -598,7 +609,7 @@ HUB_CLASSES = {"InternLM3": {"attention_bias": "qkv_bias", "mlp_bias": "bias"}, 
                "SarvamMLA": {"n_routed_experts": "num_experts", "n_shared_experts": "num_shared_experts"}}
 
 
-BIASED_KINDS = ("kolibri1", "flint", "sarvam_moe", "sarvam_mla", "glm4_moe", "solar_open", "minimax_m2", "exaone_moe", "afmoe", "hy_v3", "mimo_v2_flash", "laguna", "bailing_hybrid", "axk1", "hy_v4", "step3p5", "glm4v_moe_text")
+BIASED_KINDS = ("kolibri1", "flint", "sarvam_moe", "sarvam_mla", "glm4_moe", "solar_open", "minimax_m2", "exaone_moe", "afmoe", "hy_v3", "mimo_v2_flash", "laguna", "bailing_hybrid", "axk1", "hy_v4", "step3p5", "glm4v_moe_text", "minimax_m3_vl_text")
 
 
 def random_weights(model, seed):
@@ -654,7 +665,7 @@ def make_model(kind, options, dtype, seed):
     if kind in text_halves.KINDS:
         return with_weights(text_halves.TextHalf(kind, of_text(kind, options)).float().eval(), dtype, seed)
     kinds = rwkv7_model if kind == "RWKV7" else transformers
-    text = "Text" if kind in ("Gemma3", "Gemma3n", "Gemma4", "Gemma4Unified", "Llama4", "Qwen3_5", "Qwen3_5Moe") else ""
+    text = "Text" if kind in ("Gemma3", "Gemma3n", "Gemma4", "Gemma4Unified", "Llama4", "MiniMaxM3VL", "Qwen3_5", "Qwen3_5Moe") else ""
     sizes = {} if kind in OWN_SIZES else SIZES
     config = getattr(kinds, f"{kind}{text}Config")(**copy.deepcopy({**sizes, **options}))
     config._attn_implementation = "eager"
@@ -772,6 +783,8 @@ def nest(config, weights, kind, prefix):
         config["rope_parameters"].update(rope_type="mrope" if kind == "Qwen2_5_VL" else "default", mrope_section=[1, 1, 2])
         weights["model.visual.blocks.0.attn.qkv.weight"] = torch.zeros(2, 2)
         return outer, weights
+    if kind == "MiniMaxM3Sparse":
+        return as_minimax_m3(outer, weights)
     if kind == "KimiK25":
         weights["language_model.lm_head.weight"] = weights.pop("lm_head.weight")
         weights["vision_tower.encoder.blocks.0.wo.weight"] = torch.zeros(2, 2)
@@ -787,6 +800,36 @@ def nest(config, weights, kind, prefix):
         weights["model.vision_tower.head.weight"] = torch.zeros(2, 2)
         weights["model.embed_audio.embedding_projection.weight"] = torch.zeros(2, 2)
     return outer, weights
+
+
+def as_minimax_m3(outer, weights):
+    """As the hub has it: the index's numbers and lists of layers in other words, gates, ups and experts apart."""
+    config = outer["text_config"]
+    spelled = {"index_n_heads": "sparse_num_index_heads", "index_head_dim": "sparse_index_dim", "index_block_size": "sparse_block_size",
+               "index_topk_blocks": "sparse_topk_blocks", "index_local_blocks": "sparse_local_block"}
+    config["sparse_attention_config"] = {theirs: config.pop(ours) for ours, theirs in spelled.items()}
+    config["sparse_attention_config"]["sparse_attention_freq"] = [int(kind != "full_attention") for kind in config.pop("layer_types")]
+    config["moe_layer_freq"] = [int(kind != "dense") for kind in config.pop("mlp_layer_types")]
+    config["hidden_act"] = "swigluoai"
+    apart = {}
+    for name, value in weights.items():
+        name = name.replace("lm_head", "language_model.lm_head")
+        name = re.sub(r"\.indexer\.([qk]_)", r".index_\1", name).replace("mlp.gate.e_score", "mlp.e_score")
+        name = re.sub(r"\.mlp\.(experts|gate|shared_experts|e_score_correction_bias)\b", r".block_sparse_moe.\1", name)
+        if "block_sparse_moe.experts." in name:
+            stem, down = name.rsplit(".", 1)[0], name.endswith("down_proj")
+            for expert, matrix in enumerate(value):
+                for part, rows in zip(("w2",) if down else ("w1", "w3"), (matrix,) if down else matrix.chunk(2)):
+                    apart[f"{stem}.{expert}.{part}.weight"] = rows.contiguous()
+        elif name.endswith("gate_up_proj.weight"):
+            for part, rows in zip(("gate_proj", "up_proj"), value.chunk(2)):
+                apart[name.replace("gate_up_proj", part)] = rows.contiguous()
+        else:
+            apart[name] = value
+    apart["vision_tower.vision_model.pre_layrnorm.weight"] = torch.zeros(2)
+    for projector in ("multi_modal_projector", "patch_merge_mlp"):
+        apart[f"{projector}.linear_1.weight"] = torch.zeros(2, 2)
+    return outer, apart
 
 
 def as_kimi(config, weights):
@@ -823,7 +866,7 @@ def write_folder(folder, name, model, dtype):
     weights = model.state_dict()
     if name in {**EXPERT_FOLDERS, **ROUTER_FOLDERS, **STATE_FOLDERS,
                 **LATER_STATE_FOLDERS, **LATENT_FOLDERS, **KIN_FOLDERS, **GPT_FOLDERS, **MAMBA_FOLDERS, **LAST_FOLDERS,
-                **NEWEST_FOLDERS, **LLAMA4_FOLDERS, **SPARSE_FOLDERS, **KIMI_FOLDERS, **MORE_FOLDERS, **LATEST_FOLDERS, **FURTHER_FOLDERS} and name not in FUSED:
+                **NEWEST_FOLDERS, **LLAMA4_FOLDERS, **SPARSE_FOLDERS, **KIMI_FOLDERS, **MORE_FOLDERS, **LATEST_FOLDERS, **FURTHER_FOLDERS, **BLOCK_FOLDERS} and name not in FUSED:
         weights = load_file(folder / "model.safetensors")
     weights = {key: value.to(dtype).contiguous() for key, value in weights.items()}
     if ties(model.config):
@@ -1551,7 +1594,7 @@ def main():
     folders = {**FOLDERS, **LATER_FOLDERS, **EXPERT_FOLDERS, **ROUTER_FOLDERS, **STATE_FOLDERS,
                **LATER_STATE_FOLDERS, **LATENT_FOLDERS, **KIN_FOLDERS, **GPT_FOLDERS, **MAMBA_FOLDERS,
                **LAST_FOLDERS, **NEWEST_FOLDERS, **LLAMA4_FOLDERS, **SPARSE_FOLDERS, **KIMI_FOLDERS, **MORE_FOLDERS, **LATEST_FOLDERS,
-               **FURTHER_FOLDERS, **SEEING_FOLDERS}
+               **FURTHER_FOLDERS, **SEEING_FOLDERS, **BLOCK_FOLDERS}
     cases = {**FOLDERS, **half(GGUF_FILES), **LATER_FOLDERS, **half(LATER_GGUF_FILES),
              **EXPERT_FOLDERS, **half(EXPERT_GGUF_FILES), **ROUTER_FOLDERS, **half(ROUTER_GGUF_FILES),
              **STATE_FOLDERS, **half(STATE_GGUF_FILES), **LATER_STATE_FOLDERS, **half(LATER_STATE_GGUF_FILES),
@@ -1561,7 +1604,7 @@ def main():
              **NEWEST_FOLDERS, **half(NEWEST_GGUF_FILES),
              **LLAMA4_FOLDERS, **half(LLAMA4_GGUF_FILES), **SPARSE_FOLDERS, **half(SPARSE_GGUF_FILES),
              **KIMI_FOLDERS, **half(KIMI_GGUF_FILES), **MORE_FOLDERS, **half(MORE_GGUF_FILES), **LATEST_FOLDERS,
-             **FURTHER_FOLDERS, **half(FURTHER_GGUF_FILES), **SEEING_FOLDERS}
+             **FURTHER_FOLDERS, **half(FURTHER_GGUF_FILES), **SEEING_FOLDERS, **BLOCK_FOLDERS}
     for seed, (name, (kind, options, dtype_name)) in enumerate(cases.items()):
         if only and name not in only:
             continue

@@ -142,7 +142,7 @@ struct RowWidths {
         v(int64_t{spec.kv_heads} * spec.value_head_dim()),
         seen(int64_t{spec.heads} * spec.value_head_dim()),
         gates(!spec.gated           ? 0
-              : spec.gates_of_heads ? spec.heads
+              : spec.gates.of_heads ? spec.heads
                                     : seen),
         kept(spec.keys_of >= 0 ? 0 : k + v),
         projected(gates + q + kept) {}
@@ -159,7 +159,11 @@ class AttentionMixer final : public Mixer {
       : spec_(spec),
         input_(spec.input > 0 ? spec.input : hidden),
         whole_(spec),
-        out_(RowWidths(spec).seen, hidden) {}
+        index_(spec.index, hidden, spec.rope),
+        out_(RowWidths(spec).seen, hidden) {
+    CHECK(!index_.is_here() || (spec.index.heads == spec.kv_heads && spec.window == 0 &&
+                                spec.chunk == 0 && spec.keys_of < 0));
+  }
 
   // Heads that cannot be shared out are computed by every rank, all of them.
   Status split(const ShardSpec& shard) override {
@@ -174,6 +178,7 @@ class AttentionMixer final : public Mixer {
     key_first_ = heads->keys[rank];
     spec_.heads = static_cast<int32_t>(heads->queries[rank + 1] - query_first_);
     spec_.kv_heads = static_cast<int32_t>(heads->key_counts[rank]);
+    if (index_.is_here()) index_.take(static_cast<int32_t>(key_first_), spec_.kv_heads);
     return ok_status();
   }
 
@@ -205,11 +210,13 @@ class AttentionMixer final : public Mixer {
     if (spec_.sub_norm) {
       HR_ASSIGN_OR_RETURN(sub_norm_, tensors.vector("attn_sub_norm.weight", widths().seen));
     }
+    HR_RETURN_IF_ERROR(index_.load(tensors));
     return out_.load(tensors, "attn_output", spec_.out_bias);
   }
 
   std::vector<LinearWeight*> matrices() override {
     std::vector<LinearWeight*> all = {&qkv_.weight};
+    for (LinearWeight* const of_index : index_.matrices()) all.push_back(of_index);
     for (LinearWeight* const out : out_.matrices()) all.push_back(out);
     return all;
   }
@@ -219,19 +226,23 @@ class AttentionMixer final : public Mixer {
             .k_dim = spec_.head_dim,
             .v_dim = spec_.value_head_dim(),
             .window = spec_.window,
-            .chunk = spec_.chunk};
+            .chunk = spec_.chunk,
+            .index_dim = index_.dim()};
   }
   int32_t query_heads() const override { return spec_.heads; }
   int32_t keys_of() const override { return spec_.keys_of; }
   std::vector<int64_t> scratch_columns(bool) const override {
-    if (!spec_.gated) return {widths().projected, out_width()};
-    return {widths().projected, out_width(), widths().gates};
+    std::vector<int64_t> columns = {widths().projected, out_width()};
+    if (spec_.gated || index_.is_here()) columns.push_back(std::max<int64_t>(widths().gates, 1));
+    if (index_.is_here()) columns.push_back(index_.scratch_columns());
+    return columns;
   }
 
   int64_t op_workspace_bytes(const PartLoad& load) const override {
     return std::max(
         {attention_workspace_bytes(load.thread_count, spec_.value_head_dim(), load.kv_length_max),
-         linear_workspace_bytes(load.rows, qkv_.weight), out_.op_workspace_bytes(load.rows)});
+         linear_workspace_bytes(load.rows, qkv_.weight), out_.op_workspace_bytes(load.rows),
+         index_.op_workspace_bytes(load, kept())});
   }
 
   Status check_device(const DeviceTraits& device, DType activations) const override {
@@ -241,7 +252,7 @@ class AttentionMixer final : public Mixer {
       return attention_fits(device, of_size, activations) &&
              rotation_fits(device, of_size, activations);
     };
-    if (heads_fit(spec_.head_dim)) return ok_status();
+    if (heads_fit(spec_.head_dim)) return index_.check_device(device);
     return unsupported(
         fmt::format("attention heads of {} are larger than kernels on a GPU take, which is {}: use "
                     "--device cpu",
@@ -268,9 +279,14 @@ class AttentionMixer final : public Mixer {
     const RopeKvArgs rope = rotation(run, qkv);
     const TensorView out = run.scratch.rows(kOut, rows, out_.input_width());
     const TensorView gate = column_range(projected, 0, widths().gates);
-    if (run.kept != nullptr) return attend_kept(run, rope, q, gate);
+    if (run.kept != nullptr && !index_.is_here()) return attend_kept(run, rope, q, gate);
     const AttentionArgs attention = attention_of(run, run.group, q, out_.own_columns(out));
-    if (weighs_behind() || reads_keys()) {
+    if (index_.is_here()) {
+      rope_kv(context, rope);
+      weigh_queries(run, q);
+      index_.attend(run, kept(), attention,
+                    run.scratch.rows(kIndex, rows, index_.scratch_columns()));
+    } else if (weighs_behind() || reads_keys()) {
       rope_kv(context, rope);
       weigh_queries(run, q);
       headrace::attention(context, attention);
@@ -283,7 +299,7 @@ class AttentionMixer final : public Mixer {
   }
 
  private:
-  enum Area : size_t { kProjected, kOut, kKeptGate };  // of scratch memory
+  enum Area : size_t { kProjected, kOut, kKeptGate, kIndex };  // of scratch memory
 
   // All rows are kept in the cache, those that are read attend. Their queries lie in the second
   // half of the area, what is computed of them in the first.
@@ -355,7 +371,7 @@ class AttentionMixer final : public Mixer {
                     {spec_.values_are_keys ? "attn_k" : "attn_v", widths().v, {}, value, values}};
       if (reads_keys()) stack.rows.resize(1);
     }
-    if (spec_.gates_apart) {
+    if (spec_.gates.apart) {
       const int64_t of_head = widths().gates / spec_.heads;
       stack.rows.insert(stack.rows.begin(), {.name = "attn_gate",
                                              .count = widths().gates,
@@ -497,7 +513,7 @@ class AttentionMixer final : public Mixer {
   }
   void gate_heads(OpContext& context, const TensorView& seen, const TensorView& gate) const {
     if (!spec_.gated) return;
-    sigmoid_gate(context, {.x = seen, .gate = gate, .kind = spec_.gate_kind});
+    sigmoid_gate(context, {.x = seen, .gate = gate, .kind = spec_.gates.kind});
   }
   void normalise_seen(OpContext& context, const TensorView& seen) const {
     if (spec_.sub_norm) normalise_row(context, sub_norm_, seen);
@@ -575,7 +591,8 @@ class AttentionMixer final : public Mixer {
   DeviceVector sub_norm_;                       // [Hq d], or empty
   DeviceVector sinks_;                          // [heads of all ranks], or empty
   DeviceVector slopes_;                         // [heads of all ranks] or empty
-  BranchOutput out_;                            // [D, Hq d]
+  BlockIndex index_;
+  BranchOutput out_;  // [D, Hq d]
 };
 
 }  // namespace

@@ -4,6 +4,7 @@
 
 #include <memory>
 
+#include "models/parts/block_index.h"
 #include "models/parts/layer_part.h"
 #include "ops/rows/scale_queries.h"
 #include "ops/rows/sigmoid_gate.h"
@@ -27,6 +28,13 @@ enum class QkvTensors {
   kFusedByHead,
   // attn_qkv in four parts of equally many heads, each its queries, its values, its keys (CodeGen)
   kFusedByQuarter,
+};
+
+// Of gates of what heads make of a row.
+struct HeadGates {
+  bool apart = false;     // they are attn_gate's (AFMoE)
+  bool of_heads = false;  // which has one a head, for all of its components (Laguna)
+  GateKind kind = GateKind::kSigmoid;
 };
 
 struct AttentionSpec {
@@ -56,9 +64,7 @@ struct AttentionSpec {
   // What a head makes of a row is multiplied by the sigmoid of as many components more that the row
   // has of it: attn_q has a head's queries, then its gates (Qwen3-Next).
   bool gated = false;
-  bool gates_apart = false;     // gates are attn_gate's (AFMoE)
-  bool gates_of_heads = false;  // which has one a head, for all of its components (Laguna)
-  GateKind gate_kind = GateKind::kSigmoid;
+  HeadGates gates;
   // The rows of q and k that rotate, the first rope_dim of a head, lie in the order of interleaved
   // rotation, as files of some architectures have them: undone at load.
   bool qk_rows_interleaved = false;
@@ -69,7 +75,8 @@ struct AttentionSpec {
   // >= 0: it has no keys and values but attends those of this layer, which is like it in window
   // and heads (Gemma 3n)
   int32_t keys_of = -1;
-  int64_t input = 0;  // columns of the rows that it reads; 0: as hidden rows have
+  BlockIndexSpec index;  // rows attend the blocks of keys that it chooses (MiniMax M3)
+  int64_t input = 0;     // columns of the rows that it reads; 0: as hidden rows have
 
   int32_t value_head_dim() const { return value_dim > 0 ? value_dim : head_dim; }
 };

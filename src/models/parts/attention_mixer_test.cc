@@ -136,7 +136,7 @@ class Mixing {
     const Row gates = times(tensors_.values("attn_gate.weight"), row);
     for (size_t i = 0; i < seen.size(); ++i) {
       const double g = gates[i / (seen.size() / gates.size())];
-      const bool softplus = spec_.gate_kind == GateKind::kSoftplus;
+      const bool softplus = spec_.gates.kind == GateKind::kSoftplus;
       seen[i] *= softplus ? std::log1p(std::exp(g)) : 1 / (1 + std::exp(-g));
     }
   }
@@ -187,10 +187,10 @@ std::vector<AttentionSpec> uneven() {
   specs[0].value_dim = 5;
   specs[1].value_dim = 12;
   specs[1].sub_norm = true;
-  specs[2].gated = specs[2].gates_apart = specs[2].gates_of_heads = true;
+  specs[2].gated = specs[2].gates.apart = specs[2].gates.of_heads = true;
   specs[2].qkv_bias = true;
-  specs[3].gated = specs[3].gates_apart = true;
-  specs[3].gate_kind = GateKind::kSoftplus;
+  specs[3].gated = specs[3].gates.apart = true;
+  specs[3].gates.kind = GateKind::kSoftplus;
   return specs;
 }
 

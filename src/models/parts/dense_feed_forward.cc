@@ -68,9 +68,15 @@ class DenseFeedForward final : public FeedForward {
   }
 
   Status check_device(const DeviceTraits& device, DType /*activations*/) const override {
-    if (device.kind != DeviceKind::kCuda || !spec_.limits.any()) return ok_status();
+    if (device.kind == DeviceKind::kCpu) return ok_status();
+    if (spec_.limits.any()) {
+      return unsupported(
+          "networks whose gates have a limit have no kernels on a GPU yet: use --device cpu");
+    }
+    if (spec_.swish.is_usual()) return ok_status();
     return unsupported(
-        "networks whose gates have a limit have no kernels on a GPU yet: use --device cpu");
+        "networks of a clamped swish of other numbers than 1.702 and 7 have no kernels on a GPU "
+        "yet: use --device cpu");
   }
 
   void run(const FeedForwardRun& run) const override {
@@ -81,7 +87,7 @@ class DenseFeedForward final : public FeedForward {
                                : run.scratch.rows(kActivated, rows, down_.input_width());
     const TensorView activated = down_.own_columns(all);
     const GatedActivationArgs gates{
-        .gate_up = gate_up, .activation = spec_.activation, .out = activated};
+        .gate_up = gate_up, .activation = spec_.activation, .out = activated, .swish = spec_.swish};
     if (is_gated() && !is_cut() && !spec_.sub_norm && down_.ends_with_gates(run.branch, gates)) {
       run.branch.multiply_input(gate_up_, gate_up);
       return down_.end(run.branch, gates);
@@ -149,15 +155,18 @@ class DenseFeedForward final : public FeedForward {
                           .activation = spec_.activation,
                           .gate_up = gate_up,
                           .y = activated};
-    if (is_cut() || branch.adapts(gate_up_)) {  // what adapters add comes before the gates
+    // What adapters add comes before the gates.
+    if (is_cut() || branch.adapts(gate_up_) || !spec_.swish.is_usual()) {
       branch.multiply_input(gate_up_, gate_up);
       if (is_sparse()) {
         cut_gates(branch.context(),
                   {.x = column_range(gate_up, 0, own_width()), .cutoff = spec_.gate_cutoff});
       }
       limit_gates(branch.context(), spec_.limits, gate_up);
-      gated_activation(branch.context(),
-                       {.gate_up = gate_up, .activation = spec_.activation, .out = activated});
+      gated_activation(branch.context(), {.gate_up = gate_up,
+                                          .activation = spec_.activation,
+                                          .out = activated,
+                                          .swish = spec_.swish});
     } else if (const auto norm = branch.joining_norm()) {
       gated.x = norm->out;
       norm_gated_linear(branch.context(), {.norm = *norm, .gated = gated});

@@ -20,6 +20,7 @@ struct DenseSpec {
   int32_t width = 0;
   DenseTensors tensors = DenseTensors::kGated;
   Activation activation = Activation::kSilu;
+  ClampedSwishShape swish;  // of Activation::kClampedSwish
   bool bias = false;
   // Of gates, those above the row's mean + so many of its deviations stay, less that; the others
   // are 0 (Gemma 3n). NaN: all stay as they are.

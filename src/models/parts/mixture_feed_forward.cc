@@ -157,6 +157,11 @@ class MixtureFeedForward final : public FeedForward {
           "experts whose gates have a limit have no kernels on a GPU yet: use --device cpu");
     }
     if (device.kind != DeviceKind::kCuda) return ok_status();
+    if (!spec_.swish.is_usual()) {
+      return unsupported(
+          "experts of a clamped swish of other numbers than 1.702 and 7 have no kernels on a GPU "
+          "yet: use --device cpu");
+    }
     if (routing_fits(device, spec_.router.experts)) return ok_status();
     const auto fits = [&](int64_t experts) { return routing_fits(device, experts); };
     return unsupported(fmt::format(
@@ -497,11 +502,14 @@ class MixtureFeedForward final : public FeedForward {
     const bool shared = &network - networks_.data() >= spec_.computing();
     return shared ? spec_.shared_limits : spec_.limits;
   }
-  void multiply_limited(OpContext& context, const Network& network, const ConstTensorView& x,
-                        const TensorView& gate_up, const TensorView& out) const {
+  // Products whose gates and ups an op of their own takes.
+  void multiply_apart(OpContext& context, const Network& network, const ConstTensorView& x,
+                      const TensorView& gate_up, const TensorView& out) const {
     multiply(context, network.gate_up, x, gate_up);
     limit_gates(context, limits_of(network), gate_up);
-    gated_activation(context, {.gate_up = gate_up, .activation = spec_.activation, .out = out});
+    gated_activation(
+        context,
+        {.gate_up = gate_up, .activation = spec_.activation, .out = out, .swish = spec_.swish});
   }
 
   // What a network makes of some rows of x.
@@ -531,8 +539,8 @@ class MixtureFeedForward final : public FeedForward {
     const TensorView activated = shard_.is_split()
                                      ? dense(routed.scratch.activated, network.down.input_width())
                                      : column_range(gate_up, 0, width);
-    if (limits_of(network).any()) {
-      multiply_limited(context, network, x, gate_up, network.down.own_columns(activated));
+    if (limits_of(network).any() || !spec_.swish.is_usual()) {
+      multiply_apart(context, network, x, gate_up, network.down.own_columns(activated));
     } else if (spec_.gated) {
       gated_linear(context, {.x = x,
                              .weight = &network.gate_up.weight,

@@ -31,6 +31,7 @@ struct MixtureSpec {
   bool scales_input = false;  // weights are of the rows that an expert reads (Llama 4)
   GateLimits limits;          // of experts but the shared one
   GateLimits shared_limits;   // of that
+  ClampedSwishShape swish;    // of Activation::kClampedSwish, in all networks
   bool gated = true;          // false: a network is down(act(up(x))), and has no gate (Nemotron-H)
 
   int32_t computing() const { return router.experts - identities; }  // experts that have networks

@@ -11,12 +11,15 @@ namespace {
 
 void check_args(const GatherKeysArgs& args) {
   const KvLayerView &from = args.from, &to = args.to;
-  CHECK(from.v_aliases_k && to.v_aliases_k && to.block_tokens == from.block_tokens);
-  CHECK(to.k_dim == from.k_dim && to.kv_heads == from.kv_heads && to.index_dim == 0);
+  CHECK(from.v_aliases_k == to.v_aliases_k && to.block_tokens == from.block_tokens);
+  CHECK(to.k_dim == from.k_dim && to.v_dim == from.v_dim && to.kv_heads == 1 && to.index_dim == 0);
   if (args.step == nullptr) {
     CHECK(to.k_format == KvFormat::kF32 && to.keys == KeyLayout::kTransposed);
+    CHECK(to.v_aliases_k || to.v_format == KvFormat::kF32);
+    for (const GatheredRow& row : args.rows) CHECK(row.head >= 0 && row.head < from.kv_heads);
     return;
   }
+  CHECK(from.v_aliases_k);
   const GatheredStep& step = *args.step;
   CHECK(to.k_format == from.k_format && to.keys == from.keys && from.kv_heads == 1);
   CHECK(step.plan != nullptr && step.plan->shape.lists_rows && step.memory != nullptr);
@@ -68,7 +71,8 @@ const KernelSet<GatherKeysArgs>& gather_keys_kernels() {
 }
 
 OpCost op_cost(const GatherKeysArgs& args) {
-  const int64_t bytes = k_part_bytes(args.from) + k_part_bytes(args.to);
+  const int64_t bytes = (k_part_bytes(args.from) + v_part_bytes(args.from)) / args.from.kv_heads +
+                        k_part_bytes(args.to) + v_part_bytes(args.to);
   const int64_t rows = args.step != nullptr ? args.step->row_count : std::ssize(args.rows);
   OpCost cost = row_op_cost(rows, args.from.k_dim, keys_of(args) * bytes / args.from.block_tokens);
   cost.shape = fmt::format("keys of {}", args.from.k_dim);

@@ -1,5 +1,6 @@
-// gather_keys: the keys of some places of a cache, side by side in blocks of their own, so that
-// attention() over these attends the chosen keys alone. On the CPU they are f32, the numbers that
+// gather_keys: the keys of some places of a cache, and their values where these are no part of
+// them, side by side in blocks of their own, so that attention() over these attends the chosen keys
+// alone. On the CPU they are f32, the numbers that
 // the cache means, and attention has the bits that it has of them in whatever format; on CUDA they
 // are in the cache's format.
 //
@@ -17,12 +18,14 @@
 
 namespace headrace {
 
-// Of one row: its `count` places, of the sequence with this table, go to block first_block on.
+// Of one row: its `count` places, of a head of the sequence with this table, go to block
+// first_block on.
 struct GatheredRow {
   const int32_t* places = nullptr;
   int32_t count = 0;
   const int32_t* block_table = nullptr;
   int32_t first_block = 0;
+  int32_t head = 0;  // of `from`
 };
 
 // CUDA: rows [row_first, row_first + row_count) of a step. The places of each go to blocks of its
@@ -52,9 +55,10 @@ struct GatheredPlanPlaces {
 GatheredPlanPlaces gathered_plan_places(const AttentionPlanShape& shape, int32_t rows);
 
 struct GatherKeysArgs {
-  KvLayerView from;                   // values are part of keys
+  KvLayerView from;                   // CUDA: values are part of keys
   std::span<const GatheredRow> rows;  // CPU
-  // As many key components as `from`, without an index. CPU: f32, transposed. CUDA: as `from`.
+  // One head, of the components that `from` has, without an index. CPU: f32, transposed. CUDA: as
+  // `from`.
   KvLayerView to;
   const GatheredStep* step = nullptr;  // CUDA, in place of rows
 };

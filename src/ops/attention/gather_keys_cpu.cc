@@ -7,21 +7,32 @@
 namespace headrace {
 namespace {
 
-// Keys [first, first + count) of a row to one head of a block of their own. What lies behind the
-// last is zero, as nothing sees it.
-void gather_block(const KvLayerView& from, const GatheredRow& row, int32_t head, int32_t first,
-                  float* to) {
-  const int32_t block_tokens = from.block_tokens;
-  const int32_t count = std::min(block_tokens, row.count - first);
-  if (count < block_tokens) std::fill_n(to, int64_t{from.k_dim} * block_tokens, 0.0f);
-  for (int32_t i = 0; i < count; ++i) {
-    const int32_t place = row.places[first + i], token = place % block_tokens;
-    const KvHeadView key = k_head(from, row.block_table[place / block_tokens], head);
-    for (int32_t d = 0; d < from.k_dim; ++d) {
-      to[int64_t{d} * block_tokens + i] = load_number(key, token, d);
+// Numbers of some places, side by side: those of block `block` of a row's own.
+struct GatheredBlock {
+  const GatherKeysArgs& args;
+  const GatheredRow& row;
+  int32_t block;
+
+  int32_t first() const { return block * args.from.block_tokens; }
+  int32_t count() const { return std::min(args.from.block_tokens, row.count - first()); }
+
+  // What lies behind the last is zero, as nothing sees it.
+  template <class HeadOf>
+  void gather(const HeadOf& head_of) const {
+    const int32_t tokens = args.from.block_tokens;
+    const KvHeadView to = head_of(args.to, row.first_block + block, 0);
+    auto* const numbers = reinterpret_cast<float*>(to.at);
+    if (count() < tokens) std::fill_n(numbers, int64_t{to.dim} * tokens, 0.0f);
+    for (int32_t i = 0; i < count(); ++i) {
+      const int32_t place = row.places[first() + i];
+      const KvHeadView from = head_of(args.from, row.block_table[place / tokens], row.head);
+      for (int32_t d = 0; d < to.dim; ++d) {
+        numbers[int64_t{i} * to.token_step + int64_t{d} * to.dim_step] =
+            load_number(from, place % tokens, d);
+      }
     }
   }
-}
+};
 
 void gather_blocks(OpContext& context, const GatherKeysArgs& args) {
   int32_t blocks_max = 0;
@@ -33,14 +44,10 @@ void gather_blocks(OpContext& context, const GatherKeysArgs& args) {
   context.device.pool().parallel_for(units, 1, [&](int64_t first, int64_t last) {
     for (int64_t unit = first; unit < last; ++unit) {
       const GatheredRow& row = args.rows[static_cast<size_t>(unit / blocks_max)];
-      const auto block = static_cast<int32_t>(unit % blocks_max);
-      const int32_t key_first = block * args.from.block_tokens;
-      if (key_first >= row.count) continue;
-      for (int32_t head = 0; head < args.from.kv_heads; ++head) {
-        auto* const to =
-            reinterpret_cast<float*>(k_head(args.to, row.first_block + block, head).at);
-        gather_block(args.from, row, head, key_first, to);
-      }
+      const GatheredBlock block{args, row, static_cast<int32_t>(unit % blocks_max)};
+      if (block.first() >= row.count) continue;
+      block.gather(k_head);
+      if (!args.to.v_aliases_k) block.gather(v_head);
     }
   });
 }

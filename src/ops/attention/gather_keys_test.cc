@@ -2,6 +2,8 @@
 
 #include <gtest/gtest.h>
 
+#include <numeric>
+
 #include "ops/attention/attention_fixture.h"
 
 namespace headrace::gather_keys_test {
@@ -15,13 +17,14 @@ constexpr int32_t kTokens = 70;
 // Blocks of f32 for `rows` rows of `keys` keys.
 class GatheredPages {
  public:
-  GatheredPages(int32_t rows, int32_t keys) : blocks_of_row((keys + 15) / 16) {
+  GatheredPages(int32_t rows, int32_t keys, bool aliased = true) : blocks_of_row((keys + 15) / 16) {
     view = {.k_format = KvFormat::kF32,
             .v_format = KvFormat::kF32,
-            .v_aliases_k = true,
+            .v_aliases_k = aliased,
             .kv_heads = 1,
             .k_dim = kHeads.dim,
             .v_dim = kHeads.v_dim};
+    view.v_offset = k_part_bytes(view);
     view.block_stride = layer_part_bytes(view);
     memory_.resize(static_cast<size_t>(rows * blocks_of_row * view.block_stride), std::byte{0xff});
     view.base = memory_.data();
@@ -83,6 +86,48 @@ TEST(GatherKeys, AttentionOfWhatIsGatheredHasTheBitsOfTheCache) {
     };
     attend(setting.kv(), blocks.data(), of_cache);
     attend(pages.view, pages.table.data(), of_gathered);
+    EXPECT_TRUE(same_bits(of_gathered, of_cache));
+  }
+}
+
+// The same of a head of several, whose values are no part of its keys.
+TEST(GatherKeys, AHeadsKeysAndValuesHaveTheBitsOfTheCache) {
+  constexpr attention_fixture::Heads kTwo{.query = 4, .kv = 2, .dim = 32, .v_dim = 16};
+  for (const KvFormat format : {KvFormat::kF32, KvFormat::kF16, KvFormat::kInt8, KvFormat::kInt4}) {
+    SCOPED_TRACE(static_cast<int>(format));
+    Setting setting(kTwo, {format}, {33, kTokens});
+    setting.write(0, 0, 33);
+    setting.write(1, 0, kTokens);
+    TestDevice device = TestDevice::cpu(2);
+    OpContext context = device.context();
+    const std::vector<int32_t>& blocks = setting.sequence(1).blocks;
+    std::vector<int32_t> all(kTokens);
+    std::iota(all.begin(), all.end(), 0);
+    TestMatrix q = setting.sequence(1).q;
+    const auto last = q.view().row_range(kTokens - 1, 1);
+    TestMatrix of_cache(1, kTwo.query * kTwo.v_dim), of_gathered = of_cache;
+    const auto attend = [&](const KvLayerView& kv, const int32_t* table,
+                            const ConstTensorView& rows, const TensorView& out) {
+      const AttentionSequence sequence{.row_count = 1, .kv_length = kTokens, .block_table = table};
+      attention(context, {.q = rows,
+                          .kv = kv,
+                          .sequences = {&sequence, 1},
+                          .scale = 0.2f,
+                          .f32_products = true,
+                          .out = out});
+    };
+    attend(setting.kv(), blocks.data(), last, of_cache.view());
+    for (int32_t head = 0; head < kTwo.kv; ++head) {
+      GatheredPages pages(1, kTokens, /*aliased=*/false);
+      const GatheredRow row{
+          .places = all.data(), .count = kTokens, .block_table = blocks.data(), .head = head};
+      gather_keys(context, {.from = setting.kv(), .rows = {&row, 1}, .to = pages.view});
+      const int64_t q_width = 2 * kTwo.dim, out_width = 2 * kTwo.v_dim;
+      const TensorView out = of_gathered.view();
+      attend(pages.view, pages.table.data(),
+             {last.data + head * q_width * 4, DType::kF32, Shape{1, q_width}, last.row_stride},
+             {out.data + head * out_width * 4, DType::kF32, Shape{1, out_width}, out.row_stride});
+    }
     EXPECT_TRUE(same_bits(of_gathered, of_cache));
   }
 }

@@ -11,7 +11,7 @@ void check_args(const IndexKeysArgs& args) {
   CHECK(args.queries.rows() == tokens && args.queries.columns() % dim == 0);
   CHECK(2 * args.cos.columns() <= dim);
   CHECK(args.cos.rows() == tokens && args.cos.shape == args.sin.shape);
-  CHECK(args.norm != nullptr && args.norm_bias != nullptr);
+  CHECK((args.norm == nullptr) == (args.norm_bias == nullptr));
   CHECK(static_cast<int64_t>(args.slots.size()) == tokens);
 }
 
@@ -33,6 +33,7 @@ OpCost op_cost(const IndexKeysArgs& args) {
 void index_keys(OpContext& context, const IndexKeysArgs& args) {
   check_args(args);
   CHECK(is_activation(context.device, args.queries.dtype));
+  CHECK(args.norm != nullptr || context.device.kind() == DeviceKind::kCpu);
   if (args.keys.rows() == 0) return;
   run_op(context, index_keys_kernels(), args);
 }

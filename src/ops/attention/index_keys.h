@@ -1,6 +1,6 @@
 // index_keys: what the index of sparse attention (DeepSeek-AI, 2025) keeps of a token, and the
 // rotated queries that ask it.
-//   kept     [rotate(k'), k''] of k = LayerNorm(key), beside what the layer attends
+//   kept     [rotate(k'), k''] of k = LayerNorm(key), or the key, beside what the layer attends
 //   queries  [rotate(q_h'), q_h''] of each head h
 // The first 2 pairs() components of a head are rotated: pairs (i, i + pairs()).
 #pragma once
@@ -14,8 +14,9 @@ namespace headrace {
 
 struct IndexKeysArgs {
   ConstTensorView keys;  // [T, index_dim] f32
-  const float* norm;     // [index_dim]
-  const float* norm_bias;
+  // [index_dim], or both null: keys are as they are (CPU)
+  const float* norm = nullptr;
+  const float* norm_bias = nullptr;
   float norm_eps = 0.0f;
   TensorView queries;   // [T, heads index_dim] of the activation type, in place
   ConstTensorView cos;  // [T, pairs] f32

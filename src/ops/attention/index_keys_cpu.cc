@@ -1,3 +1,4 @@
+#include <algorithm>
 #include <array>
 #include <cmath>
 #include <vector>
@@ -18,6 +19,10 @@ void rotate_front(const float* cos, const float* sin, int64_t pairs, float* head
 
 void layer_norm_of(const IndexKeysArgs& args, const float* x, float* out) {
   const int32_t dim = args.cache.index_dim;
+  if (args.norm == nullptr) {
+    std::copy_n(x, dim, out);
+    return;
+  }
   double sum = 0.0, squares = 0.0;
   for (int32_t d = 0; d < dim; ++d) sum += x[d];
   const double mean = sum / dim;

@@ -1,17 +1,17 @@
 #include <algorithm>
 #include <array>
-#include <bit>
 #include <functional>
 
 #include "ops/attention/kv_numbers.h"
 #include "ops/attention/select_keys.h"
 #include "ops/attention/select_keys_scores.h"
+#include "ops/attention/sequence_choices.h"
 
 namespace headrace {
-namespace {
 
 // As it is written.
-void reference_block(const BlockScores& block) {
+void score_block_reference(const BlockScores& block) {
+  const DType dtype = block.half ? DType::kF16 : DType::kF32;
   for (int64_t r = 0; r < block.rows; ++r) {
     for (int64_t key = 0; key < kScoredKeys; ++key) {
       double score = 0.0;
@@ -20,25 +20,18 @@ void reference_block(const BlockScores& block) {
         double product = 0.0;
         for (int64_t d = 0; d < block.dim; ++d) {
           const int64_t at = d * kScoredKeys + key;
-          const DType dtype = block.half ? DType::kF16 : DType::kF32;
           product += double{q[d]} * load_kv(dtype, block.keys + at * (block.half ? 2 : 4));
         }
-        score += block.weights[r * block.weight_stride + h] * std::max(product, 0.0);
+        score += block.weights == nullptr
+                     ? product
+                     : block.weights[r * block.weight_stride + h] * std::max(product, 0.0);
       }
       block.scores[r * block.score_stride + key] = static_cast<float>(score);
     }
   }
 }
 
-// A number of which the larger is chosen first: by its score, then by its position. Any bits have
-// one, those of a NaN too.
-uint64_t choice_of(float score, uint32_t position) {
-  const float one_zero = score == 0.0f ? 0.0f : score;
-  const auto bits = std::bit_cast<uint32_t>(one_zero);
-  const uint32_t ascending = (bits & 0x80000000u) != 0 ? ~bits : bits | 0x80000000u;
-  return uint64_t{ascending} << 32 | ~position;
-}
-uint32_t position_of(uint64_t choice) { return ~static_cast<uint32_t>(choice); }
+namespace {
 
 // Rows [first, first + count) of a sequence.
 struct ScoredRun {
@@ -81,14 +74,6 @@ void take_all(const AttentionSequence& sequence, int32_t r, int32_t* places) {
   for (int32_t place = 0; place < before; ++place) places[place] = place;
   for_each_of_path(path, sequence.tree_first(),
                    [&](int32_t position, int32_t place) { places[position] = place; });
-}
-
-// The place of a position that row r sees.
-int32_t place_of(const AttentionSequence& sequence, int32_t r, int32_t position) {
-  uint64_t path = sequence.path(r);
-  if (path == 0 || position < sequence.tree_first()) return position;
-  for (int32_t skip = position - sequence.tree_first(); skip > 0; --skip) path &= path - 1;
-  return sequence.tree_first() + std::countr_zero(path);
 }
 
 void choose(const ScoredRun& run, int32_t i) {
@@ -161,7 +146,7 @@ bool avx2(const DeviceTraits& traits, const SelectKeysArgs& args) {
 constexpr std::array kSelectKeysKernels = {
     Kernel<SelectKeysArgs>{"select_keys/cpu/avx512", avx512, select_all<score_block_avx512>},
     Kernel<SelectKeysArgs>{"select_keys/cpu/avx2", avx2, select_all<score_block_avx2>},
-    Kernel<SelectKeysArgs>{"select_keys/cpu/reference", any_cpu, select_all<reference_block>},
+    Kernel<SelectKeysArgs>{"select_keys/cpu/reference", any_cpu, select_all<score_block_reference>},
 };
 
 }  // namespace

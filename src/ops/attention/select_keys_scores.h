@@ -1,5 +1,5 @@
-// Plain data of the scoring kernels of select_keys (kernels of one instruction set include this),
-// and how the scores of a GPU lie in the workspace.
+// Plain data of the scoring kernels of select_keys and select_blocks (kernels of one instruction
+// set include this), and how the scores of a GPU lie in the workspace.
 #pragma once
 
 #include <cstddef>
@@ -12,7 +12,7 @@ inline constexpr int32_t kScoredRows = 8;   // of a sequence, scored against a b
 
 struct BlockScores {
   const float* queries;   // [rows, heads * dim]
-  const float* weights;   // [rows, heads]
+  const float* weights;   // [rows, heads]; null: a score is the product itself, of one head
   const std::byte* keys;  // [dim][16], f32 or f16
   float* scores;          // [rows][16]
   int64_t query_stride, weight_stride, score_stride;
@@ -33,6 +33,7 @@ constexpr int64_t scored_rows_max(int32_t kv_length_max) {
   return rows < kFewest ? kFewest : rows > kMost ? kMost : rows;
 }
 
+void score_block_reference(const BlockScores& block);
 void score_block_avx2(const BlockScores& block);
 void score_block_avx512(const BlockScores& block);
 

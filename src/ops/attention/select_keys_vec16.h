@@ -28,9 +28,33 @@ void score_heads(const float* queries, const float* weights, const std::byte* ke
   }
 }
 
+// Products of so many rows' one head with sixteen keys.
+template <bool kHalf, int kRows>
+void multiply_rows(const BlockScores& block, int64_t first) {
+  const float* const queries = block.queries + first * block.query_stride;
+  Vec16 sums[kRows];
+  for (Vec16& sum : sums) sum = zero();
+  for (int64_t d = 0; d < block.dim; ++d) {
+    const Vec16 key = load_component<kHalf>(block.keys, d);
+    for (int r = 0; r < kRows; ++r) {
+      sums[r] = fma(broadcast(queries[r * block.query_stride + d]), key, sums[r]);
+    }
+  }
+  for (int r = 0; r < kRows; ++r) store(block.scores + (first + r) * block.score_stride, sums[r]);
+}
+
+template <bool kHalf>
+void multiply_all(const BlockScores& block) {
+  constexpr int kTogether = 4;
+  int64_t r = 0;
+  for (; r + kTogether <= block.rows; r += kTogether) multiply_rows<kHalf, kTogether>(block, r);
+  for (; r < block.rows; ++r) multiply_rows<kHalf, 1>(block, r);
+}
+
 template <bool kHalf>
 void score_rows(const BlockScores& block) {
   constexpr int kTogether = 4;
+  if (block.weights == nullptr) return multiply_all<kHalf>(block);
   for (int64_t r = 0; r < block.rows; ++r) {
     const float* const queries = block.queries + r * block.query_stride;
     const float* const weights = block.weights + r * block.weight_stride;

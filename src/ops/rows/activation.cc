@@ -8,6 +8,7 @@ void check_args(const OpContext& context, const GatedActivationArgs& args) {
   CHECK(is_activation(context.device, args.out.dtype));
   CHECK(args.gate_up.dtype == args.out.dtype);
   CHECK(args.activation != Activation::kXielu);
+  CHECK(args.swish.is_usual() || context.device.kind() == DeviceKind::kCpu);
   const int64_t parts = args.up.data == nullptr ? 2 : 1;
   CHECK((args.gate_up.shape == Shape{args.out.rows(), parts * args.out.columns()}));
   if (parts == 1) CHECK(args.up.shape == args.out.shape && args.up.dtype == args.out.dtype);

@@ -13,6 +13,7 @@ struct GatedActivationArgs {
   TensorView out;  // [T, F] of gate_up's type; apart from it, or its first F columns
   // [T, F] where gate_up is the gate alone, [T, F]; else no data.
   ConstTensorView up = {};
+  ClampedSwishShape swish = {};  // CUDA: the usual one
 };
 
 struct ActivationArgs {
@@ -24,8 +25,8 @@ struct ActivationArgs {
 
 // Their definitions, of one value: what becomes of it, and what its activated gate multiplies.
 // REQUIRES: not Activation::kXielu
-double activated(Activation activation, double x);
-double activated_up(Activation activation, double up);
+double activated(Activation activation, double x, const ClampedSwishShape& swish = {});
+double activated_up(Activation activation, double up, const ClampedSwishShape& swish = {});
 
 void gated_activation(OpContext& context, const GatedActivationArgs& args);
 

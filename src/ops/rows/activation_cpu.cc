@@ -7,7 +7,7 @@
 
 namespace headrace {
 
-double activated(Activation activation, double x) {
+double activated(Activation activation, double x, const ClampedSwishShape& swish) {
   switch (activation) {
     case Activation::kSilu:
       return x / (1.0 + std::exp(-x));
@@ -28,16 +28,16 @@ double activated(Activation activation, double x) {
     case Activation::kSigmoid:
       return 1.0 / (1.0 + std::exp(-x));
     case Activation::kClampedSwish: {
-      const double gate = std::min(x, double{kClampedSwishBound});
-      return gate / (1.0 + std::exp(-double{kClampedSwishSlope} * gate));
+      const double gate = std::min(x, double{swish.bound});
+      return gate / (1.0 + std::exp(-double{swish.slope} * gate));
     }
   }
   __builtin_unreachable();
 }
 
-double activated_up(Activation activation, double up) {
+double activated_up(Activation activation, double up, const ClampedSwishShape& swish) {
   if (activation != Activation::kClampedSwish) return up;
-  return std::clamp(up, -double{kClampedSwishBound}, double{kClampedSwishBound}) + 1.0;
+  return std::clamp(up, -double{swish.bound}, double{swish.bound}) + 1.0;
 }
 
 namespace {
@@ -59,8 +59,8 @@ void reference(OpContext&, const GatedActivationArgs& args) {
     const float* up = up_row(args, t);             // [F]
     float* out = f32_row(args.out, t);             // [F]
     for (int64_t i = 0; i < features; ++i) {
-      out[i] = static_cast<float>(activated(args.activation, gate[i]) *
-                                  activated_up(args.activation, up[i]));
+      out[i] = static_cast<float>(activated(args.activation, gate[i], args.swish) *
+                                  activated_up(args.activation, up[i], args.swish));
     }
   }
 }
@@ -88,7 +88,8 @@ void run_rows(OpContext& context, const GatedActivationArgs& args) {
             f32_row(args.out, t),
             features,
             args.activation,
-            {}});
+            {},
+            args.swish});
     }
   });
 }
@@ -98,8 +99,13 @@ void run_plain_rows(OpContext& context, const ActivationArgs& args) {
   const int64_t features = args.out.columns();
   context.device.pool().parallel_rows(args.out.rows(), 8, [&](int64_t first, int64_t last) {
     for (int64_t t = first; t < last; ++t) {
-      kRow({f32_row(args.x, t), nullptr, f32_row(args.out, t), features, args.activation,
-            args.xielu});
+      kRow({f32_row(args.x, t),
+            nullptr,
+            f32_row(args.out, t),
+            features,
+            args.activation,
+            args.xielu,
+            {}});
     }
   });
 }

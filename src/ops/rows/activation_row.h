@@ -15,11 +15,15 @@ enum class Activation {
   kTanh,          // of products on a GPU an op of its own, as the next two
   kSigmoid,       // 1 / (1 + exp(-x))
   kXielu,         // of `parameters`, below; never gated
-  kClampedSwish,  // gated: min(x, 7) sigmoid(1.702 min(x, 7)) (clamp(up, -7, 7) + 1)
+  kClampedSwish,  // gated: min(x, b) sigmoid(s min(x, b)) (clamp(up, -b, b) + 1)
 };
 
-// Of kClampedSwish (gpt-oss).
+// Of kClampedSwish, those of all published models (gpt-oss, MiniMax M3).
 inline constexpr float kClampedSwishSlope = 1.702f, kClampedSwishBound = 7.0f;
+struct ClampedSwishShape {
+  float slope = kClampedSwishSlope, bound = kClampedSwishBound;
+  bool is_usual() const { return slope == kClampedSwishSlope && bound == kClampedSwishBound; }
+};
 
 // Of kXielu (Huang and Schlag, 2024): above 0 p x^2 + b x, else n (exp(min(x, e)) - 1 - x) + b x.
 struct XieluParameters {
@@ -33,6 +37,7 @@ struct GatedActivationRow {
   int64_t features;
   Activation activation;
   XieluParameters xielu;
+  ClampedSwishShape swish;
 };
 
 void gated_activation_row_avx512(const GatedActivationRow& row);  // activation_cpu_avx512.cc

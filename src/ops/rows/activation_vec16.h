@@ -47,30 +47,13 @@ struct Sigmoid {
   }
 };
 
-struct ClampedSwish {
-  static Vec16 at_most(Vec16 x, float bound) {
-    return where_greater(x, bound, broadcast(bound), x);
-  }
-  static Vec16 apply(Vec16 x) {
-    const Vec16 gate = at_most(x, kClampedSwishBound);
-    const Vec16 scaled = mul(gate, broadcast(-kClampedSwishSlope));
-    return div(gate, add(broadcast(1.0f), exp(scaled)));
-  }
-  static Vec16 of_up(Vec16 up) {
-    const Vec16 above = where_less(up, -kClampedSwishBound, broadcast(-kClampedSwishBound), up);
-    return add(at_most(above, kClampedSwishBound), broadcast(1.0f));
-  }
-};
-
 template <class Act>
 void gate_row(const GatedActivationRow& row) {
   for (int64_t i = 0; i < row.features; i += 16) {
     const int64_t left = row.features - i;
     Vec16 value = Act::apply(load_up_to(row.gate + i, left, 0.0f));
     if (row.up != nullptr) {
-      Vec16 up = load_up_to(row.up + i, left, 0.0f);
-      if constexpr (requires { Act::of_up(up); }) up = Act::of_up(up);
-      value = mul(value, up);
+      value = mul(value, load_up_to(row.up + i, left, 0.0f));
     }
     store_up_to(row.out + i, value, left);
   }
@@ -85,6 +68,24 @@ void xielu_row(const GatedActivationRow& row) {
     const Vec16 bent = sub(sub(exp(most), broadcast(1.0f)), x);
     const Vec16 curve = where_greater(x, 0.0f, mul(p, mul(x, x)), mul(n, bent));
     store_up_to(row.out + i, fma(b, x, curve), left);
+  }
+}
+
+Vec16 at_most(Vec16 x, float bound) { return where_greater(x, bound, broadcast(bound), x); }
+
+// A row without ups has gates alone.
+void clamped_swish_row(const GatedActivationRow& row) {
+  const auto [slope, bound] = row.swish;
+  for (int64_t i = 0; i < row.features; i += 16) {
+    const int64_t left = row.features - i;
+    const Vec16 gate = at_most(load_up_to(row.gate + i, left, 0.0f), bound);
+    Vec16 value = div(gate, add(broadcast(1.0f), exp(mul(gate, broadcast(-slope)))));
+    if (row.up != nullptr) {
+      const Vec16 up = load_up_to(row.up + i, left, 0.0f);
+      const Vec16 above = where_less(up, -bound, broadcast(-bound), up);
+      value = mul(value, add(at_most(above, bound), broadcast(1.0f)));
+    }
+    store_up_to(row.out + i, value, left);
   }
 }
 
@@ -107,7 +108,7 @@ void gated_activation_row(const GatedActivationRow& row) {
     case Activation::kSigmoid:
       return gate_row<Sigmoid>(row);
     case Activation::kClampedSwish:
-      return gate_row<ClampedSwish>(row);
+      return clamped_swish_row(row);
   }
 }
 
