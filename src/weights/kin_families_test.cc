@@ -52,6 +52,54 @@ TEST(KinFamilies, LayersOfMiniMaxAttendByName) {
             "config.json: shared_intermediate_size: is not supported, only 0 or none");
 }
 
+TEST(KinFamilies, MiniMaxM3sLayersAreListedInTwoSpellings) {
+  const std::string name = "MiniMaxM3VLForCausalLM";
+  const std::string index = R"(, "head_dim": 16, "rotary_dim": 8, "index_n_heads": 4,
+      "index_head_dim": 12, "index_block_size": 4, "index_topk_blocks": 3, "layer_types":
+      ["full_attention", "minimax_m3_sparse", "minimax_m3_sparse", "full_attention"])";
+  const auto config = config_of(name, index + R"(, "mlp_layer_types": ["dense", "sparse", "sparse",
+      "sparse"], "dense_intermediate_size": 96, "swiglu_alpha": 1.5)");
+  ASSERT_TRUE(config.ok()) << config.status().message();
+  const BlockIndexConfig& own = config->mixers.minimax.block_index;
+  EXPECT_EQ(own.layers, Layers({false, true, true, false}));
+  EXPECT_EQ(own.tokens * own.top + own.local, 13);
+  EXPECT_EQ(config->experts.dense_layers, Layers({true, false, false, false}));
+  EXPECT_EQ(config->ffn, 96);
+  EXPECT_EQ(config->experts.width, 48);
+  EXPECT_EQ(config->experts.gate_slope, 1.5f);
+  EXPECT_EQ(config->rope_dim, 8);
+  const auto of_the_hub = config_of(name, R"(, "head_dim": 16, "partial_rotary_factor": 0.5,
+      "hidden_act": "swigluoai", "moe_layer_freq": [0, 1, 1, 1], "sparse_attention_config": {
+      "sparse_num_index_heads": 4, "sparse_index_dim": 12, "sparse_block_size": 4,
+      "sparse_topk_blocks": 3, "sparse_local_block": 1, "sparse_attention_freq": [0, 1, 1, 0]})");
+  ASSERT_TRUE(of_the_hub.ok()) << of_the_hub.status().message();
+  EXPECT_EQ(of_the_hub->mixers.minimax.block_index.layers, own.layers);
+  EXPECT_EQ(of_the_hub->mixers.minimax.block_index.dim, own.dim);
+  EXPECT_EQ(of_the_hub->experts.dense_layers, config->experts.dense_layers);
+  EXPECT_EQ(of_the_hub->rope_dim, 8);
+  const auto wrong = [&](const std::string& member, const std::string& in_its_place) {
+    std::string changed = index;
+    changed.replace(changed.find(member), member.size(), in_its_place);
+    return error_of(name, changed);
+  };
+  EXPECT_EQ(wrong(R"("index_n_heads": 4)", R"("index_n_heads": 2)"),
+            "config.json: index_n_heads: 2 is not supported, only one for each of 4 key heads");
+  EXPECT_EQ(wrong(R"("index_head_dim": 12)", R"("index_head_dim": 6)"),
+            "config.json: index_head_dim: 6 is not supported, only the 8 that rotate or more");
+  EXPECT_EQ(
+      wrong(R"("index_topk_blocks": 3)", R"("index_topk_blocks": 3, "index_local_blocks": 4)"),
+      "config.json: index_local_blocks: 4 are more than 3 in all");
+  EXPECT_EQ(wrong(R"("index_block_size": 4)", R"("index_block_size": 65536)"),
+            "config.json: index_topk_blocks: 3 of 65536 keys are more than 65536");
+  EXPECT_EQ(wrong(R"("rotary_dim": 8)", R"("rotary_dim": 8, "partial_rotary_factor": 0.25)"),
+            "config.json: rotary_dim: 8 is not the share of a head of 16 that "
+            "partial_rotary_factor says: leave one of both out");
+  EXPECT_EQ(error_of(name, R"(, "layer_types": ["full_attention"])"),
+            "config.json: layer_types: is no list of 4 layers");
+  EXPECT_EQ(error_of(name, R"(, "moe_layer_freq": [0, 1, 2, 1])"),
+            "config.json: moe_layer_freq: has a layer that is not supported (known: 0, 1)");
+}
+
 TEST(KinFamilies, Cohere2MoesLayersFollowTwoPeriods) {
   const auto config = config_of("Cohere2MoeForCausalLM", R"(, "first_k_dense_replace": 1,
       "sliding_window_pattern": 2, "prefix_dense_intermediate_size": 40, "rms_norm_eps": null)");

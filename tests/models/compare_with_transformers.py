@@ -248,7 +248,8 @@ def neutral(name, value):
     if name.endswith(("sinks", "softmax_offset", "learnable_sink_param")):
         return torch.full_like(value, -30.0)
     if name.endswith(("laurel.linear_left.weight", "per_layer_input_gate.weight", "prediction_coefs.weight", "correction_coefs.weight",
-                      "embed_tokens_per_layer.weight", "per_layer_model_projection.weight")):
+                      "embed_tokens_per_layer.weight", "per_layer_model_projection.weight",
+                      "mlp.shared_experts.gate_up_proj.weight", "block_sparse_moe.shared_experts.down_proj.weight")):
         return torch.zeros_like(value)
     if name.endswith(("correct_output_scale", "router.scale", "per_expert_scale", "layer_scalar", "indexer.weights_proj.weight")):
         return torch.ones_like(value)
@@ -273,7 +274,7 @@ KNOCKED_KEYS = {
     "window_size": 4096, "rotary_dim": 6, "mup_enabled": None, "route_scale": 1.0, "router_scaling_factor": 1.0, "scale_emb": 1.0, "scale_depth": 3.0,
     "dim_model_base": 96, "scale_embedding": None, "layer_rope_theta": None, "linear_allow_neg_eigval": None, "qk_layernorm": None, "expert_selection_fn": "sigmoid", "shared_expert_combination_strategy": "average",
     "prefix_dense_sliding_window_pattern": 3, "mlp_layer_types": None,
-    "sliding_window": 4096, "swiglu_limit": 1e6, "swiglu_alpha": 3.0, "index_topk_blocks": 10000, "index_local_blocks": 1, "sparse_topk_blocks": 10000, "sparse_local_block": 0, "sparse_attention_freq": None, "logit_scale": 1.0, "routed_scaling_factor": 1.0, "norm_topk_prob": None,
+    "sliding_window": 4096, "swiglu_limit": 1e6, "swiglu_alpha": 3.0, "index_topk_blocks": 4000, "index_local_blocks": 1, "sparse_topk_blocks": 4000, "sparse_local_block": 0, "sparse_attention_freq": None, "logit_scale": 1.0, "routed_scaling_factor": 1.0, "norm_topk_prob": None,
     "use_parallel_residual": None, "num_experts_per_tok": 1, "moe_k": 1, "n_group": 1, "partial_rotary_factor": 1.0,
     "rope_theta": 500.0, "factor": 1.0, "embedding_multiplier": 1.0, "residual_multiplier": 1.0, "attention_multiplier": 1.0,
     "logits_scaling": 1.0, "attn_logit_softcapping": None, "final_logit_softcapping": None, "query_pre_attn_scalar": 7,
@@ -301,7 +302,7 @@ MOVE_NOTHING = {("flex-olmo", "norm_topk_prob"), ("minimax-m2", "partial_rotary_
                 ("granite-hybrid-dense", "num_experts_per_tok"), ("nemotron-h", "num_experts_per_tok"),
                 ("nemotron-h", "norm_topk_prob"), ("step35", "use_qk_norm"), *((name, "time_step_min") for name in tiny.MAMBA_FOLDERS if name != "nemotron-h"),
                 *((name, "time_step_rank") for name in ("mamba2", "mamba2-biases")),
-                *((name, "router_jitter_noise") for name in ("minimax",)),
+                *((name, "router_jitter_noise") for name in ("minimax", *tiny.BLOCK_FOLDERS)), ("minimax-m3-hub", "vision_tower.vision_model.pre_layrnorm.weight"),
                 # All layers of these are of one type, whatever a file says; those of one have an index each.
                 *((name, "layer_types") for name in (*tiny.SPARSE_FOLDERS, "hy-v4")), ("glm-dsa", "indexer_types"),
                 # Of training alone; what a key switches off.

@@ -639,6 +639,8 @@ def random_weights(model, seed):
                 parameter.data *= 0.2  # a rounding chooses other experts, as nothing but their scores does
             if name.endswith("experts.gate_up_proj") and model.config.model_type == "gpt_oss":
                 parameter.data *= 2  # so that some gates and ups reach the clamp
+            if "gate_up_proj" in name and getattr(model.config, "swiglu_alpha", 0) == 1.702 and model.config.model_type == "minimax_m3_vl_text":
+                parameter.data *= 2  # likewise
             if name.endswith("e_score_correction_bias"):
                 parameter.data = noise * 0.02
         elif name.endswith(("hc.scale", "hc_scale")):

@@ -62,13 +62,16 @@ class Mixing {
   }
 
   Rows expected(const TestMatrix& x) const {
-    Rows keys, values, mixed;
+    Rows keys, values, index_keys, mixed;
     for (const Row& row : rows_of(x)) {
       const auto position = static_cast<int32_t>(keys.size());
       keys.push_back(turned(projected("attn_k", row), "attn_k_norm", position));
       values.push_back(projected("attn_v", row));
       const Row q = turned(projected("attn_q", row), "attn_q_norm", position);
-      Row seen = attended(q, keys, values);
+      if (spec_.index.heads > 0) {
+        index_keys.push_back(index_head(projected("indexer.attn_k", row), 0, "k_norm", position));
+      }
+      Row seen = attended(q, keys, values, seen_by_heads(row, index_keys, position));
       if (spec_.gated) gate(row, seen);
       if (spec_.sub_norm) {
         seen = rms_normed(seen, tensors_.values("attn_sub_norm.weight"), spec_.qk_norm_eps);
@@ -141,17 +144,62 @@ class Mixing {
     }
   }
 
-  Row attended(const Row& q, const Rows& keys, const Rows& values) const {
+  // A head of the index's, normalised and rotated at its front.
+  Row index_head(const Row& heads, size_t head, const std::string& norm, int32_t position) const {
+    const auto dim = static_cast<int64_t>(spec_.index.dim);
+    const auto begin = heads.begin() + static_cast<int64_t>(head) * dim;
+    Row x = rms_normed(Row(begin, begin + dim), tensors_.values("indexer." + norm + ".weight"),
+                       spec_.index.norm_eps);
+    for (size_t i = 0; i < kDim / 2; ++i) {
+      const double angle = Angles::angle(position, i), a = x[i], b = x[i + kDim / 2];
+      x[i] = a * std::cos(angle) - b * std::sin(angle);
+      x[i + kDim / 2] = b * std::cos(angle) + a * std::sin(angle);
+    }
+    return x;
+  }
+
+  using Positions = std::vector<size_t>;
+  // What each key head attends: all that is in the window, or the blocks that it chooses.
+  std::vector<Positions> seen_by_heads(const Row& row, const Rows& index_keys,
+                                       int32_t position) const {
+    const auto end = static_cast<size_t>(position) + 1, heads = static_cast<size_t>(spec_.kv_heads);
+    const size_t width = spec_.window == 0 ? end : std::min(end, size_t(spec_.window));
+    Positions all(width);
+    std::iota(all.begin(), all.end(), end - width);
+    std::vector<Positions> seen(heads, all);
+    if (spec_.index.heads == 0) return seen;
+    const BlockRule& rule = spec_.index.rule;
+    const auto tokens = static_cast<size_t>(rule.tokens);
+    const Row queries = projected("indexer.attn_q", row);
+    for (size_t head = 0; head < heads; ++head) {
+      const Row q = index_head(queries, head, "q_norm", position);
+      std::vector<std::pair<double, size_t>> blocks;  // of the best score, negative, first
+      for (size_t s = 0; s < end; ++s) {
+        if (s % tokens == 0) blocks.emplace_back(HUGE_VAL, s / tokens);
+        const double score = std::inner_product(q.begin(), q.end(), index_keys[s].begin(), 0.0);
+        const bool is_local = s / tokens + static_cast<size_t>(rule.local) > (end - 1) / tokens;
+        blocks.back().first = std::min(blocks.back().first, is_local ? -HUGE_VAL : -score);
+      }
+      std::ranges::sort(blocks);
+      blocks.resize(std::min(blocks.size(), static_cast<size_t>(rule.top)));
+      std::erase_if(seen[head], [&](size_t s) {
+        return std::ranges::none_of(blocks, [&](const auto& b) { return b.second == s / tokens; });
+      });
+    }
+    return seen;
+  }
+
+  // `seen`: by each key head.
+  Row attended(const Row& q, const Rows& keys, const Rows& values,
+               const std::vector<Positions>& seen) const {
     const auto value_dim = static_cast<size_t>(spec_.value_head_dim());
     Row out(static_cast<size_t>(spec_.heads) * value_dim, 0.0);
-    const size_t last = keys.size();
-    const size_t first =
-        spec_.window == 0 ? 0 : last - std::min(last, static_cast<size_t>(spec_.window));
     const size_t group = static_cast<size_t>(spec_.heads / spec_.kv_heads);
     for (size_t head = 0; head < static_cast<size_t>(spec_.heads); ++head) {
       const size_t from = head * kDim, kv = head / group * kDim;
+      const Positions& positions = seen[head / group];
       Row weights;
-      for (size_t s = first; s < last; ++s) {
+      for (const size_t s : positions) {
         double dot = 0;
         for (size_t d = 0; d < kDim; ++d) dot += q[from + d] * keys[s][kv + d];
         double score = dot * double{spec_.scale};
@@ -159,10 +207,10 @@ class Mixing {
         weights.push_back(std::exp(score));
       }
       const double sum = std::accumulate(weights.begin(), weights.end(), 0.0);
-      for (size_t s = first; s < last; ++s) {
+      for (size_t i = 0; i < positions.size(); ++i) {
         for (size_t d = 0; d < value_dim; ++d) {
           out[head * value_dim + d] +=
-              weights[s - first] / sum * values[s][head / group * value_dim + d];
+              weights[i] / sum * values[positions[i]][head / group * value_dim + d];
         }
       }
     }
@@ -211,6 +259,49 @@ TEST(AttentionMixer, EqualsPlainLoops) {
     mixing.load();
     EXPECT_TRUE(rows_close(mixing.run(some_rows()), mixing.expected(some_rows()), 3e-5));
   }
+}
+
+AttentionSpec indexed(const BlockRule& rule) {
+  AttentionSpec spec = grouped();
+  spec.index = {.heads = spec.kv_heads, .dim = 11, .rule = rule, .norm_eps = 1e-5f};
+  return spec;
+}
+
+// Blocks of keys that are parts of pages, and that are pages.
+TEST(AttentionMixer, HeadsAttendTheBlocksThatTheirIndexChooses) {
+  for (const BlockRule& rule :
+       {BlockRule{4, 3, 1}, {3, 5, 2}, {4, 2, 0}, {16, 2, 1}, {16, 1, 1}, {16, 1, 0}}) {
+    SCOPED_TRACE(std::to_string(rule.tokens) + " " + std::to_string(rule.top));
+    AttentionSpec spec = indexed(rule);
+    spec.value_dim = rule.tokens == 3 ? 5 : 0;
+    Mixing mixing(spec);
+    mixing.load();
+    EXPECT_TRUE(rows_close(mixing.run(some_rows()), mixing.expected(some_rows()), 3e-5));
+  }
+}
+
+// Which rows attend the cache as it lies is no matter of their bits.
+TEST(AttentionMixer, AnIndexThatChoosesAllHasTheBitsOfNone) {
+  Mixing plain(grouped());
+  plain.load();
+  const TestMatrix expected = plain.run(some_rows());
+  for (const BlockRule& rule : {BlockRule{4, 10, 1}, {16, 3, 1}, {64, 1, 1}}) {
+    Mixing all(indexed(rule));
+    for (const std::string& name : plain.tensors().names()) {
+      all.tensors().set(name, plain.tensors().values(name));
+    }
+    all.load();
+    EXPECT_TRUE(same_bits(all.run(some_rows()), expected));
+  }
+}
+
+TEST(AttentionMixer, AnIndexOfBlocksIsRefusedOnAGpu) {
+  DeviceTraits gpu;
+  gpu.kind = DeviceKind::kCuda;
+  const Status status = BlockIndex(indexed({4, 3, 1}).index, kHidden, 0).check_device(gpu);
+  EXPECT_EQ(status.code(), StatusCode::kUnsupported);
+  EXPECT_EQ(status.message(),
+            "an index of blocks of keys has no kernels on a GPU yet: use --device cpu");
 }
 
 TEST(AttentionMixer, ScratchSharedOrApartGivesTheSameBits) {

@@ -2,6 +2,7 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cmath>
 #include <vector>
 
@@ -97,6 +98,34 @@ TEST(Activation, EveryKernelIsTheGateOfOnes) {
           kernel.run(context, {in_place.view(), activation, in_place.view()});
           EXPECT_TRUE(same_bits(in_place, out));
           EXPECT_TRUE(out.gaps_untouched() && in_place.gaps_untouched());
+        }
+      }
+    }
+  }
+}
+
+TEST(GatedActivation, ClampedSwishesHaveNumbersOfTheirOwn) {
+  TestDevice device = TestDevice::cpu(2);
+  OpContext context = device.context();
+  constexpr int64_t kFeatures = 37;
+  Rng rng(3);
+  TestMatrix gate_up(rng, 5, 2 * kFeatures, 3.0f);
+  for (const ClampedSwishShape& swish : {ClampedSwishShape{}, {1.1f, 1.5f}, {0.4f, 20.0f}}) {
+    TestMatrix out(5, kFeatures);
+    for (const auto& kernel : gated_activation_kernels().all()) {
+      const GatedActivationArgs args{.gate_up = gate_up.view(),
+                                     .activation = Activation::kClampedSwish,
+                                     .out = out.view(),
+                                     .swish = swish};
+      if (!kernel.supports(device.device().traits(), args)) continue;
+      SCOPED_TRACE(kernel.name);
+      kernel.run(context, args);
+      for (int64_t t = 0; t < out.rows(); ++t) {
+        for (int64_t i = 0; i < kFeatures; ++i) {
+          const double bound = swish.bound, g = std::min<double>(gate_up.at(t, i), bound);
+          const double up = std::clamp<double>(gate_up.at(t, kFeatures + i), -bound, bound);
+          const double expected = g / (1 + std::exp(-double{swish.slope} * g)) * (up + 1);
+          EXPECT_NEAR(out.at(t, i), expected, 4e-6 * std::abs(expected) + 1e-6);
         }
       }
     }
