@@ -94,6 +94,7 @@ class DeviceRunner final : public DeviceStage {
   void submit_sample(Ticket ticket) override;
   Result<StepResult> wait(Ticket ticket) override;
   Status settle(Ticket ticket, const StepResult& result) override;
+  Status status() const override { return status_; }
   bool takes_constraints() const override { return true; }
   bool takes_adapters() const override { return options_.adapter_slots != nullptr; }
   int64_t page_bytes() const override { return storage_.plan().page_bytes; }
@@ -262,14 +263,15 @@ Ticket DeviceRunner::submit_forward(const StepPlan& plan) {
   submission.ticket = ticket;
   page_moves_.start(plan, *stream_);
   if (status_.ok()) note(build(plan, submission));
+  const StageRows* const before = seat_.stage.before;
+  const bool awaits = before != nullptr && !plan.work.empty();
+  if (awaits && !before->holds(ticket)) note(unavailable("the stage before this one has failed"));
   if (!status_.ok()) return ticket;
   const double before_upload = SystemClock().now_seconds();
   if (poisons_.scratch.has_value()) poisons_.scratch->start(*stream_);
   upload(submission.input);
   if (!plan.work.empty()) rehearse(submission.input);
-  if (seat_.stage.before != nullptr && !plan.work.empty()) {
-    seat_.stage.before->await(*stream_, ticket);
-  }
+  if (awaits) before->await(*stream_, ticket);
   stream_->record(*steps_.marks(ticket).begin);
   step.timing = {.build_seconds = before_upload - before_build,
                  .upload_seconds = SystemClock().now_seconds() - before_upload};

@@ -14,6 +14,8 @@ class DeviceStage : public Runner {
  public:
   // In place of wait(), where the stage does not sample: what the last one drew in this step.
   virtual Status settle(Ticket ticket, const StepResult& result) = 0;
+  // What has failed in it, if anything has.
+  virtual Status status() const = 0;
 };
 
 // On the thread that uses the runner. Of ranks, each at once.

@@ -48,13 +48,17 @@ Result<std::unique_ptr<StageRows>> StageRows::create(Device& from, Device& to, c
 
 void StageRows::send(Stream& stream, Ticket ticket, TensorView hidden) {
   Place& place = places_[ticket.value % places_.size()];
+  place.ticket = ticket;
   place.bytes = bytes_of(hidden);
   CHECK(place.bytes <= memory_.size() / std::ssize(places_));
   stream.copy(place.rows, hidden.data, place.bytes);
   stream.record(*place.sent);
 }
 
-void StageRows::await(Stream& stream, Ticket ticket) const { stream.wait(*place_of(ticket).sent); }
+void StageRows::await(Stream& stream, Ticket ticket) const {
+  CHECK(holds(ticket));
+  stream.wait(*place_of(ticket).sent);
+}
 
 void StageRows::take(Stream& stream, Ticket ticket, TensorView hidden) const {
   const Place& place = place_of(ticket);

@@ -25,7 +25,9 @@ class StageRows {
 
   // Sends `hidden` [rows, D], which lies on the first device, behind what is on its stream.
   void send(Stream& stream, Ticket ticket, TensorView hidden);
-  // What follows on a stream of the second device runs when the rows have come. REQUIRES: send()
+  // Whether the rows of this step were sent: a stage that failed sends none.
+  bool holds(Ticket ticket) const { return place_of(ticket).ticket == ticket; }
+  // What follows on a stream of the second device runs when the rows have come. REQUIRES: holds()
   void await(Stream& stream, Ticket ticket) const;
   // Copies the rows that have come to the front of `hidden`; the rows behind them become zeros.
   void take(Stream& stream, Ticket ticket, TensorView hidden) const;
@@ -33,6 +35,7 @@ class StageRows {
  private:
   struct Place {
     std::byte* rows = nullptr;
+    Ticket ticket;                // of the step that has it
     int64_t bytes = 0;            // of the step's rows
     std::unique_ptr<Event> sent;  // of a stream of the first device
   };

@@ -77,7 +77,12 @@ Status StagedDeviceRunner::start(std::span<const ModelRank> parts, std::vector<K
 
 // The step has ended everywhere when it has on the last stage.
 Result<StepResult> StagedDeviceRunner::wait(Ticket ticket) {
-  HR_ASSIGN_OR_RETURN(StepResult result, last().wait(ticket));
+  Result<StepResult> waited = last().wait(ticket);
+  // The first that failed knows why.
+  for (size_t s = 0; !waited.ok() && s + 1 < stages_.size(); ++s) {
+    HR_RETURN_IF_ERROR(stages_[s]->status());
+  }
+  HR_ASSIGN_OR_RETURN(StepResult result, std::move(waited));
   for (size_t s = 0; s + 1 < stages_.size(); ++s) {
     HR_RETURN_IF_ERROR(stages_[s]->settle(ticket, result));
   }

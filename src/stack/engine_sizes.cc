@@ -50,7 +50,8 @@ std::string kv_fingerprint(const LoadedModel& loaded, const KvPlan& kv, DeviceKi
       kv.block_tokens, layout, key_layout(device) == KeyLayout::kTransposed ? "transposed" : "rows",
       rotation_text(weights.config));
   if (options.pipeline_parallel_size > 1) {
-    return fmt::format("{} {} stages", text, options.pipeline_parallel_size);
+    // Which layers each has follows from their number and this rule.
+    return fmt::format("{} {} stages by what they read", text, options.pipeline_parallel_size);
   }
   if (options.tensor_parallel_size == 1) return text;
   return fmt::format("{} {} {}{}", text, options.tensor_parallel_size,

@@ -65,7 +65,7 @@ int64_t adapter_bytes_about(const AdapterOptions& options, const ModelConfig& co
 // The model's whole context where there is memory for a sequence of it: on a GPU, as engines on
 // GPUs do. What is asked for is taken at its word; plan_pool() says where it does not fit.
 int32_t default_model_len(const StackOptions& options, const ModelWeights& weights,
-                          const Device& device) {
+                          const Device& device, int32_t layers_most) {
   const ModelConfig& config = weights.config;
   const MemoryOptions& memory = options.memory;
   const int32_t least = std::min(config.context_length, kModelLenDefaultMax);
@@ -76,7 +76,7 @@ int32_t default_model_len(const StackOptions& options, const ModelWeights& weigh
   if (!any_attends(config)) return std::min(config.context_length, kPlacesLenDefaultMax);
   const int64_t ranks = options.device.tensor_parallel_size;
   const int64_t stages = options.device.pipeline_parallel_size;
-  const int64_t layers = (config.layers + stages - 1) / stages;    // of the GPU that has most
+  const int64_t layers = layers_most > 0 ? layers_most : config.layers;
   const int64_t kv_heads = (config.kv_heads + ranks - 1) / ranks;  // of the rank that has most
   const int64_t layer_bytes = int64_t{2} * 2 * kv_heads * config.head_dim;
   int64_t token_bytes = layers * layer_bytes;
@@ -212,9 +212,9 @@ Status check_load_memory(const StackOptions& options, const ModelWeights& weight
 }
 
 Result<int32_t> plan_model_len(const StackOptions& options, const ModelWeights& weights,
-                               const Device& device) {
+                               const Device& device, int32_t layers_most) {
   const int32_t wanted = options.memory.max_model_len;
-  if (wanted == 0) return default_model_len(options, weights, device);
+  if (wanted == 0) return default_model_len(options, weights, device, layers_most);
   if (wanted > weights.config.context_length_max) {
     return invalid_argument(fmt::format("--max-model-len {} is more than the model's context of {}",
                                         wanted, weights.config.context_length_max),

@@ -27,9 +27,10 @@ inline constexpr int64_t kGpuRunnerBytes = int64_t{4} << 30;
 Status check_load_memory(const StackOptions& options, const ModelWeights& weights,
                          const Device& device, bool packed_in_file);
 
-// Tokens of the longest sequence. kInvalidArgument: more than the model can.
+// Tokens of the longest sequence. Of a model over stages `layers_most` are those of the stage that
+// has most. kInvalidArgument: more than the model can.
 Result<int32_t> plan_model_len(const StackOptions& options, const ModelWeights& weights,
-                               const Device& device);
+                               const Device& device, int32_t layers_most = 0);
 
 struct PoolPlan {
   int32_t block_count = 0;

@@ -248,7 +248,9 @@ class StackLoader {
     HR_RETURN_IF_ERROR(check_generates(weights.config));
     HR_RETURN_IF_ERROR(check_kept(weights));
     if (has_states(weights.config)) HR_RETURN_IF_ERROR(check_state_options(options_));
-    HR_ASSIGN_OR_RETURN(weights.config.served_length, plan_model_len(options_, weights, device()));
+    HR_RETURN_IF_ERROR(plan_stage_layers());
+    HR_ASSIGN_OR_RETURN(weights.config.served_length,
+                        plan_model_len(options_, weights, device(), layers_of_most(stage_layers_)));
     if (on_gpu() && has_unpacked_experts(options_.load, weights, device().traits(),
                                          options_.device.tensor_parallel_size)) {
       log_warning(
@@ -258,19 +260,6 @@ class StackLoader {
           options_.model);
     }
     if (options_.device.enable_expert_parallel) warn_of_no_experts(weights.config);
-    if (stages() > 1 && has_joined_layers(weights.config)) {
-      return unsupported(
-          fmt::format("{}: its layers leave rows to later ones and are not split over stages: use "
-                      "--pipeline-parallel-size 1",
-                      options_.model),
-          "pipeline_parallel_size");
-    }
-    if (stages() > 1) {
-      HR_ASSIGN_OR_RETURN(const ModelSpec whole, weights.architecture->parse(weights.config));
-      HR_ASSIGN_OR_RETURN(stage_layers_,
-                          plan_stages(whole, layer_costs(*weights.weights, whole), stages()));
-      log_info("{}", stages_line(stage_layers_));
-    }
     ModelLoadOptions load{
         .compute = compute(),
         .quantise_to = options_.load.quantise_to,
@@ -295,6 +284,23 @@ class StackLoader {
     HR_RETURN_IF_ERROR(
         check_load_memory(options_, weights, device(), cache != nullptr && cache->hit()));
     return load_models(load);
+  }
+
+  Status plan_stage_layers() {
+    const ModelWeights& weights = stack_->weights_;
+    if (stages() <= 1) return ok_status();
+    if (has_joined_layers(weights.config)) {
+      return unsupported(
+          fmt::format("{}: its layers leave rows to later ones and are not split over stages: use "
+                      "--pipeline-parallel-size 1",
+                      options_.model),
+          "pipeline_parallel_size");
+    }
+    HR_ASSIGN_OR_RETURN(const ModelSpec whole, weights.architecture->parse(weights.config));
+    HR_ASSIGN_OR_RETURN(stage_layers_,
+                        plan_stages(whole, layer_costs(*weights.weights, whole), stages()));
+    log_info("{}", stages_line(stage_layers_));
+    return ok_status();
   }
 
   Status load_adapters() {

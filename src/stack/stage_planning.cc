@@ -152,6 +152,12 @@ Result<std::vector<LayerRange>> plan_stages(const ModelSpec& model, const LayerC
   return ranges;
 }
 
+int32_t layers_of_most(const std::vector<LayerRange>& stages) {
+  int32_t most = 0;
+  for (const LayerRange& stage : stages) most = std::max(most, stage.last - stage.first);
+  return most;
+}
+
 std::string stages_line(const std::vector<LayerRange>& stages) {
   std::string line = fmt::format("{} stages, of layers", stages.size());
   std::string_view before = " ";

@@ -32,6 +32,9 @@ LayerCosts layer_costs(const WeightSource& weights, const ModelSpec& model);
 Result<std::vector<LayerRange>> plan_stages(const ModelSpec& model, const LayerCosts& costs,
                                             int32_t stages);
 
+// Layers of the stage that has most; 0 where there are no stages.
+int32_t layers_of_most(const std::vector<LayerRange>& stages);
+
 // For the log.
 std::string stages_line(const std::vector<LayerRange>& stages);
 
