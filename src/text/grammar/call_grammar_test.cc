@@ -251,6 +251,9 @@ constexpr SpelledCall kSpelledCalls[] = {
     {"openai", " to=functions.f<|channel|>commentary json<|message|>{\"x\": 1}"},
     {"longcat",
      "<longcat_tool_call>\n{\"name\": \"f\", \"arguments\": {\"x\": 1}}\n</longcat_tool_call>"},
+    {"longcat_thinking",
+     "<longcat_tool_call>f\n<longcat_arg_key>x</longcat_arg_key>\n<longcat_arg_value>1"
+     "</longcat_arg_value>\n</longcat_tool_call>"},
 };
 
 AnswerPlan counting_plan(std::string_view dialect, Need need) {

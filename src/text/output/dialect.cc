@@ -41,8 +41,19 @@ constexpr CallSpelling kLongCatSpelling[] = {{.before_name = "\n{\"name\": \"",
                                               .behind_name = "\", \"arguments\": ",
                                               .behind_arguments = "}\n",
                                               .close = "</longcat_tool_call>",
-                                              .separator = "\n",
+                                              .separator = "",
                                               .name_in_json = true}};
+// Of its later models, which think.
+constexpr std::string_view kLongCatTagSigns[] = {"<longcat_arg_key>"};
+constexpr std::string_view kLongCatTags[] = {"<longcat_arg_key>", "</longcat_arg_key>",
+                                             "<longcat_arg_value>", "</longcat_arg_value>"};
+constexpr TaggedCallForm kLongCatForm = {.argument_open = "<longcat_arg_key>",
+                                         .key_end = "</longcat_arg_key>",
+                                         .value_open = "<longcat_arg_value>",
+                                         .value_close = "</longcat_arg_value>",
+                                         .end = "</longcat_tool_call>"};
+constexpr CallSpelling kLongCatTagSpelling[] = {
+    {.close = "</longcat_tool_call>", .separator = "", .tags = &kLongCatForm}};
 
 constexpr std::string_view kFunctionOpen[] = {"<function="};
 constexpr std::string_view kQwenSigns[] = {"<function=", "<parameter="};
@@ -327,8 +338,16 @@ constexpr ToolDialect kToolDialects[] = {
      .make_reader = read_json,
      .spellings = kLlamaSpelling,
      .enforces_bare = true},
+    {.names = "longcat_thinking",
+     .template_signs = kLongCatTagSigns,
+     .opens = kLongCatOpen,
+     .layout = kLongCatLayout,
+     .inner = kLongCatTags,
+     .make_reader = read_tagged<kLongCatForm>,
+     .spellings = kLongCatTagSpelling},
     {.names = "longcat",
      .template_signs = kLongCatOpen,
+     .template_lacks = "<longcat_arg_key>",
      .opens = kLongCatOpen,
      .layout = kLongCatLayout,
      .make_reader = read_json,
@@ -343,6 +362,7 @@ constexpr ReasoningDialect kReasoningDialects[] = {
     {"granite",
      "Here is my thought process:", "Here is my thought process:", "Here is my response:"},
     {"kimi", "◁think▷", "◁think▷", "◁/think▷"},
+    {"longcat", "<longcat_think>", "<longcat_think>", "</longcat_think>"},
     {"qwen3,qwen3-thinking,deepseek_r1,deepseek-r1,deepseek_v3,deepseek-v3,glm45,glm47,kimi_k2,"
      "minimax_m2,minimax,nemotron_v3,nemotron_3,olmo3,step3,interns1",
      "<think>", "<think>", "</think>"},

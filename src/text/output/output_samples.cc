@@ -235,6 +235,11 @@ constexpr OutputSample kOutputSamples[] = {
      "\"北京\"}}\n</longcat_tool_call>\n<longcat_tool_call>{\"name\": \"now\"}</longcat_tool_call>",
      "Let me see.{get_weather {\"city\": \"北京\"}}{now {}}"},
     {"longcat", "a <longcat_tool_call> b", "a <longcat_tool_call> b"},
+    {"longcat_thinking",
+     "Well.\n<longcat_tool_call>get_weather\n<longcat_arg_key>city</longcat_arg_key>\n"
+     "<longcat_arg_value>北京</longcat_arg_value>\n</longcat_tool_call><longcat_tool_call>now\n"
+     "</longcat_tool_call>",
+     "Well.{get_weather {\"city\": \"北京\"}}{now {}}"},
 };
 
 }  // namespace

@@ -179,6 +179,7 @@ TEST(OutputDialect, TemplatesShowTheirForm) {
       {"'<|start|>assistant<|channel|>analysis<|message|>'", "openai"},
       {"'<seed:tool_call>' '</seed:tool_call>' '<function=' '<parameter='", "seed_oss"},
       {"'<longcat_tool_call>\\n' + tool_call + '</longcat_tool_call>'", "longcat"},
+      {"'<longcat_tool_call>' + name + '<longcat_arg_key>' + k", "longcat_thinking"},
       {"']<]minimax[>[' '<tool_call>' '<invoke name=\"'", "none"},
       {"'<|im_start|>' + role", "none"},
   };
