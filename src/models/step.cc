@@ -53,7 +53,7 @@ GateLimits limits_of(const std::vector<float>& limits, int32_t layer) {
 DecoderSpec step_spec(const ModelConfig& config) {
   DecoderSpec spec = laguna_spec(config);
   for_each_layer(spec, [&](DecoderLayerSpec& layer, int32_t i) {
-    layer.attention().gate_kind = GateKind::kSigmoid;
+    layer.attention().gates.kind = GateKind::kSigmoid;
     const GateLimits whole = limits_of(config.experts.whole_limits, i);
     if (auto* const mixture = std::get_if<MixtureSpec>(&layer.feed_forward)) {
       mixture->limits = limits_of(config.experts.limits, i);

@@ -244,6 +244,7 @@ class GemmaJsonLayers {
   Status read_full_rotation() {
     config_.rope_dim = config_.head_dim;
     const Json* const all = find("rope_parameters");
+    if (all == nullptr) gemma_.full_rotated = 0.25;  // what the class assumes
     const Json* const full = all == nullptr ? nullptr : member(*all, "full_attention");
     if (full == nullptr) return ok_status();
     const Json* const type = member(*full, "rope_type");

@@ -240,9 +240,16 @@ Status read_key_index(const Json& json, const ConfigSource& source, ModelConfig&
 Status read_longcat(const Json& json, const ConfigSource& source, ModelConfig& config) {
   if (config.architecture != "longcat-flash") return ok_status();
   // The library counts halves of layers, of which a file may have the number beside its own.
-  if (said_member(json, "num_layers") == nullptr) config.layers /= 2;
-  HR_ASSIGN_OR_RETURN(config.layers, count_or(json, source, "num_layers", config.layers, 1,
-                                              kModelLimits.layers_max / 3));
+  constexpr int32_t kLayersMax = kModelLimits.layers_max / 3;
+  const bool halved = said_member(json, "num_layers") == nullptr;
+  if (halved) config.layers /= 2;
+  if (halved && (config.layers < 1 || config.layers > kLayersMax)) {
+    return source.corrupt_field(
+        "num_hidden_layers",
+        fmt::format("is not of 1 to {} layers of two halves: say num_layers", kLayersMax));
+  }
+  HR_ASSIGN_OR_RETURN(config.layers,
+                      count_or(json, source, "num_layers", config.layers, 1, kLayersMax));
   const Json* const identities = said_member(json, "zero_expert_type");
   if (identities != nullptr && *identities != Json("identity")) {
     return source.unsupported_field("zero_expert_type",

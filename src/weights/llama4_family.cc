@@ -103,7 +103,12 @@ void llama4_defaults(ModelConfig& config) {
   config.experts = {.count = 16, .used = 1, .normalised = false, .scores = ExpertScores::kSigmoid};
 }
 
-std::string class_of_text(const std::string& hf_class, const Json* text) {
+std::string class_of_text(const std::string& hf_class, const Json& config, const Json* text) {
+  // The library writes Sarvam's files with the class that computes them.
+  const Json* const own = member_of(config, "model_type");
+  if (hf_class == "Glm4MoeForCausalLM" && own != nullptr && *own == Json("sarvam_moe")) {
+    return "SarvamMoEForCausalLM";
+  }
   const bool wraps = hf_class == "Mistral3ForConditionalGeneration" && text != nullptr;
   const Json* const type = wraps ? member_of(*text, "model_type") : nullptr;
   return type != nullptr && *type == Json("mistral4") ? "Mistral4ForCausalLM" : hf_class;
@@ -135,7 +140,8 @@ Status read_llama4(const Json& json, const ConfigSource& source, ModelConfig& co
 }
 
 Status read_ministral3(const Json& json, const ConfigSource& source, ModelConfig& config) {
-  const Json* const rope = member_of(json, "rope_parameters");
+  const Json* rope = member_of(json, "rope_parameters");
+  if (rope == nullptr) rope = member_of(json, "rope_scaling");  // as transformers 4 called it
   if (rope == nullptr) return ok_status();
   TemperatureConfig& temperature = config.mixers.temperature;
   HR_ASSIGN_OR_RETURN(const double scale, scale_or(*rope, source, "llama_4_scaling_beta", 0));

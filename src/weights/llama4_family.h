@@ -32,7 +32,7 @@ void llama4_defaults(ModelConfig& config);
 void ministral3_defaults(ModelConfig& config);
 // Mistral's class of models that also see wraps text models of two families. The class whose
 // numbers `text`, its text_config or null, has; of other classes `hf_class`.
-std::string class_of_text(const std::string& hf_class, const Json* text);
+std::string class_of_text(const std::string& hf_class, const Json& config, const Json* text);
 
 // After the numbers, the rotation and the windows of a config.json. Nothing of other architectures.
 Status read_tuned_queries(const Json& json, const ConfigSource& source, ModelConfig& config);

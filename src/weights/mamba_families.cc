@@ -251,6 +251,9 @@ class StateSpaceReader {
     if (config_.head_dim == 0 && head_dim <= kModelLimits.head_dim_max) {
       config_.head_dim = static_cast<int32_t>(head_dim);
     }
+    if (config_.heads < 1) {
+      return source_.corrupt_field("num_attention_heads", "0 heads of layers that attend");
+    }
     if (head_dim == config_.head_dim && head_dim * config_.heads == joined) return ok_status();
     return source_.corrupt_field("attention_head_dim",
                                  fmt::format("{} heads of {} are not {} wide, as two rows are",

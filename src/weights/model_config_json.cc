@@ -319,6 +319,7 @@ class JsonConfigReader {
   // transformers 4: rope_theta and rope_scaling; 5: rope_parameters, for models with two bases one
   // object for each kind of layer.
   Status read_rope() {
+    leave_assumed_rotation();
     HR_ASSIGN_OR_RETURN(double rotated,
                         number_or(json_, "partial_rotary_factor", config_.mixers.rotated));
     HR_ASSIGN_OR_RETURN(rotated, number_or(json_, "rotary_pct", rotated));  // GPT-NeoX's
@@ -339,6 +340,14 @@ class JsonConfigReader {
       HR_RETURN_IF_ERROR(read_scaling(name, own));
     }
     return set_rope_dim(rotated);
+  }
+
+  // Of classes that assume a scaled rotation: what a file says of it replaces all of that.
+  void leave_assumed_rotation() {
+    const bool says = find("rope_scaling") != nullptr || find("rope_parameters") != nullptr;
+    if (!says || config_.rope_scaling.kind == RopeScaling::Kind::kNone) return;
+    config_.rope_scaling = {};
+    config_.mixers.temperature = {};
   }
 
   Status set_theta(const Json& parameters, double& theta) const {
@@ -516,7 +525,9 @@ class JsonConfigReader {
   Status read_sliding_rule() {
     if (!config_.sliding_layers.empty()) return ok_status();  // by a rule of the family
     if (config_.architecture.starts_with("qwen") || find("max_window_layers") != nullptr) {
-      HR_ASSIGN_OR_RETURN(const int32_t first, length_or(json_, "max_window_layers", 28));
+      const bool sees = source_.family->hf_classes.front() == "Qwen2VLForConditionalGeneration";
+      HR_ASSIGN_OR_RETURN(const int32_t first,
+                          length_or(json_, "max_window_layers", sees ? 80 : 28));
       const bool before = config_.architecture == "qwen2moe";
       for (int32_t i = 0; i < config_.layers; ++i) {
         config_.sliding_layers.push_back(before ? i < first && i % 2 == 0 : i >= first);
@@ -661,8 +672,8 @@ Result<ModelConfig> model_config_from_json(const Json& config, const Json& gener
   HR_ASSIGN_OR_RETURN(const std::string hf_class, read_class(config, path));
   // Models that also see keep their text model's numbers in an object of their own.
   const Json* const text = said_member(config, "text_config");
-  const ConfigSource source{path,
-                            find_hf_family(generating_hf_class(class_of_text(hf_class, text)))};
+  const ConfigSource source{
+      path, find_hf_family(generating_hf_class(class_of_text(hf_class, config, text)))};
   if (is_encoder_class(hf_class)) {
     return source.unsupported_field(
         "architectures",
@@ -679,9 +690,8 @@ Result<ModelConfig> model_config_from_json(const Json& config, const Json& gener
   if (text != nullptr && !text->is_object()) {
     return source.corrupt_field("text_config", "is no object");
   }
-  return JsonConfigReader(text == nullptr ? config : *text, config, generation, source,
-                          hf_class_use(hf_class))
-      .read();
+  const Json read = without_unread_keys(*source.family, text == nullptr ? config : *text);
+  return JsonConfigReader(read, config, generation, source, hf_class_use(hf_class)).read();
 }
 
 }  // namespace headrace

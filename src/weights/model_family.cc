@@ -110,8 +110,13 @@ Status finish_latent(const ConfigSource& source, ModelConfig& config) {
   if (latent.rank == 0) return ok_status();
   if (latent.key_dim == 0) latent.key_dim = latent.plain_dim + latent.rope_dim;
   latent.plain_dim = latent.key_dim - latent.rope_dim;
-  if (latent.rope_dim < 2 || latent.rope_dim % 2 != 0 || latent.plain_dim < 1 ||
-      latent.value_dim < 1 || latent.rank + latent.rope_dim > kModelLimits.head_dim_max) {
+  if (latent.rope_dim < 2 || latent.rope_dim % 2 != 0) {
+    return source.corrupt_field(
+        source.gguf ? "rope.dimension_count" : "qk_rope_head_dim",
+        fmt::format("{} is no even number of rotated components of a head", latent.rope_dim));
+  }
+  if (latent.plain_dim < 1 || latent.value_dim < 1 ||
+      latent.rank + latent.rope_dim > kModelLimits.head_dim_max) {
     return source.corrupt_field(
         source.name_of(&LatentConfig::rank),
         fmt::format("a latent of {} with heads of {} + {} (rotated) and values of {} is none",
@@ -257,6 +262,34 @@ bool ModelFamily::has_experts() const {
   return std::any_of(fields.begin(), fields.end(), [](const ConfigField& field) {
     return field.member == ConfigMember(&ExpertConfig::count);
   });
+}
+
+Json without_unread_keys(const ModelFamily& family, const Json& json) {
+  struct Unread {
+    std::string_view hf_class;
+    std::array<std::string_view, 7> keys;
+  };
+  static constexpr Unread kUnread[] = {
+      {"InternLM3ForCausalLM", {"sliding_window", "use_sliding_window"}},
+      {"IQuestCoderForCausalLM", {"sliding_window"}},
+      {"SarvamMoEForCausalLM", {"sliding_window", "use_sliding_window", "use_bias"}},
+      {"Zamba2ForCausalLM", {"sliding_window", "use_sliding_window", "time_step_limit"}},
+      {"Qwen3VLForConditionalGeneration", {"sliding_window", "use_sliding_window"}},
+      {"FlintForCausalLM", {"use_sliding_window", "max_window_layers"}},
+      {"Lfm3ForCausalLM", {"use_sliding_window"}},
+      {"LongcatFlashForCausalLM",
+       {"norm_topk_prob", "mlp_only_layers", "decoder_sparse_step", "moe_layer_interval",
+        "moe_layer_end_index", "mlp_layer_types"}},
+      {"Kolibri1ForCausalLM",
+       {"use_sliding_window", "max_window_layers", "mlp_only_layers", "decoder_sparse_step",
+        "moe_layer_interval", "moe_layer_end_index", "mlp_layer_types"}}};
+  const auto row = std::ranges::find(kUnread, family.hf_classes.front(), &Unread::hf_class);
+  if (row == std::end(kUnread) || !json.is_object()) return json;
+  Json read = Json::object();
+  for (const auto& [key, value] : json.as_object()) {
+    if (std::ranges::find(row->keys, key) == row->keys.end()) read.set(key, value);
+  }
+  return read;
 }
 
 bool ModelFamily::reads_hf(std::string_view key) const {

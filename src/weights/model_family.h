@@ -104,6 +104,10 @@ struct ModelFamily {
   bool reads_hf(std::string_view key) const;  // of config.json
 };
 
+// What a config.json says to the class of this family: without keys that other classes read and
+// this one does not, whatever stands there.
+Json without_unread_keys(const ModelFamily& family, const Json& json);
+
 // Of the family of that architecture; false for one that is not known.
 bool activations_fit_f16(const ModelConfig& config);
 

@@ -38,8 +38,9 @@ constexpr auto kCommonFields = std::to_array<ConfigField>({
     {&ModelConfig::heads, "attention.head_count", "num_attention_heads", 0, kModelLimits.heads_max,
      kRequired},
     {&ModelConfig::kv_heads, "attention.head_count_kv", "num_key_value_heads", 1,
-     kModelLimits.heads_max},
-    {&ModelConfig::head_dim, "attention.key_length", "head_dim", 1, kModelLimits.head_dim_max},
+     kModelLimits.heads_max, kNullable},
+    {&ModelConfig::head_dim, "attention.key_length", "head_dim", 1, kModelLimits.head_dim_max,
+     kNullable},
     {&ModelConfig::rope_dim, "rope.dimension_count", "", 1, kModelLimits.head_dim_max},
     {&ModelConfig::rope_theta, "rope.freq_base", "rope_theta", 1, kThetaMax},
     {&ModelConfig::rope_theta_local, "rope.freq_base_swa", "rope_local_base_freq", 1, kThetaMax},
@@ -227,6 +228,17 @@ void qwen3_defaults(ModelConfig& config) {
   set_defaults(config, 1e4, 32768, 1e-6f);
   config.head_dim = 128;
   config.window = 4096;
+}
+// Of the text halves of models that see.
+void qwen2_vl_defaults(ModelConfig& config) {
+  qwen2_defaults(config);
+  config.rope_theta = 1e6;
+}
+void qwen3_vl_defaults(ModelConfig& config) {
+  qwen3_defaults(config);
+  config.rope_theta = 5e5;
+  config.context_length = 128000;
+  config.window = 0;
 }
 void gemma_defaults(ModelConfig& config) {
   set_defaults(config, 1e4, 8192, 1e-6f);
@@ -453,9 +465,11 @@ constexpr NameArray<1> kDots1Classes{"Dots1ForCausalLM"};
 constexpr NameArray<1> kOlmoeClasses{"OlmoeForCausalLM"};
 constexpr NameArray<2> kGraniteMoeClasses{"GraniteMoeForCausalLM", "GraniteMoeSharedForCausalLM"};
 // Of models that also see their text half.
-constexpr NameArray<3> kQwen2Classes{"Qwen2ForCausalLM", "Qwen2VLForConditionalGeneration",
-                                     "Qwen2_5_VLForConditionalGeneration"};
-constexpr NameArray<2> kQwen3Classes{"Qwen3ForCausalLM", "Qwen3VLForConditionalGeneration"};
+constexpr NameArray<1> kQwen2Classes{"Qwen2ForCausalLM"};
+constexpr NameArray<2> kQwen2VlClasses{"Qwen2VLForConditionalGeneration",
+                                       "Qwen2_5_VLForConditionalGeneration"};
+constexpr NameArray<1> kQwen3Classes{"Qwen3ForCausalLM"};
+constexpr NameArray<1> kQwen3VlClasses{"Qwen3VLForConditionalGeneration"};
 constexpr NameArray<1> kGemmaClasses{"GemmaForCausalLM"};
 constexpr NameArray<1> kGemma2Classes{"Gemma2ForCausalLM"};
 constexpr NameArray<2> kGemma3Classes{"Gemma3ForCausalLM", "Gemma3ForConditionalGeneration"};
@@ -514,6 +528,9 @@ constexpr auto kFamilies = std::to_array<ModelFamily>({
     {"mistral3", kMinistral3Classes, kSilu, kInterleaved, kMinistral3Fields, ministral3_defaults},
     {"qwen2", kQwen2Classes, kSilu, !kInterleaved, kRmsFields, qwen2_defaults, kActivationsFitF16},
     {"qwen3", kQwen3Classes, kSilu, !kInterleaved, kRmsFields, qwen3_defaults},
+    {"qwen2", kQwen2VlClasses, kSilu, !kInterleaved, kRmsFields, qwen2_vl_defaults,
+     kActivationsFitF16},
+    {"qwen3", kQwen3VlClasses, kSilu, !kInterleaved, kRmsFields, qwen3_vl_defaults},
     {"gemma", kGemmaClasses, kGemmaGelu, !kInterleaved, kRmsFields, gemma_defaults},
     {"gemma2", kGemma2Classes, kGemmaGelu, !kInterleaved, kSoftCapFields, gemma2_defaults},
     {"gemma3", kGemma3Classes, kGemmaGelu, !kInterleaved, kGemma3Fields, gemma3_defaults},

@@ -607,6 +607,9 @@ void kolibri_defaults(ModelConfig& config) {
 Status read_windowed(const Json& json, const ConfigSource& source, ModelConfig& config) {
   if (config.architecture == "lfm3") return read_lfm3(json, source, config);
   if (config.architecture == "flint") return read_flint(json, config);
+  if (config.architecture == "kolibri1" && config.experts.count == 0) {
+    return source.corrupt_field("num_experts", "0 experts: each layer of this class has some");
+  }
   if (config.architecture == "mimo2") {
     HR_RETURN_IF_ERROR(read_mimo2(json, source, config));
   } else if (config.architecture == "laguna") {
