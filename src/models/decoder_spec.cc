@@ -188,7 +188,8 @@ std::vector<TensorSpec> decoder_tensors(const DecoderSpec& spec) {
   }
   if (spec.output_norm == NormKind::kLayer) tensors.push_back({"output_norm.bias", Shape{hidden}});
   for (const RopeTable& rope : spec.ropes) {
-    const auto count = static_cast<int64_t>(rope.inv_freq.size());
+    const auto count = rope.divisors_in_file > 0 ? rope.divisors_in_file
+                                                 : static_cast<int64_t>(rope.inv_freq.size());
     for (const std::string& name : {rope.divisors, rope.other_divisors}) {
       if (!name.empty()) tensors.push_back({name, Shape{count}});
     }

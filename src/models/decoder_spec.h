@@ -23,6 +23,7 @@ struct RopeTable {
   float scale = 1.0f;            // of cos and sin
   std::string divisors;          // a tensor [rope_dim / 2] that divides inv_freq; empty = none
   std::string other_divisors;    // one that does in texts of other lengths: there, and not read
+  int64_t divisors_in_file = 0;  // of which the first are taken (Step 3.5); 0: as many as inv_freq
 };
 
 enum class LayerForm : uint8_t {

@@ -243,8 +243,9 @@ class DecoderLoader {
     RopeWeights rope{.count = static_cast<int64_t>(table.inv_freq.size()), .scale = table.scale};
     std::vector<double> inv_freq = table.inv_freq;
     if (!table.divisors.empty()) {
-      HR_ASSIGN_OR_RETURN(const std::vector<float> divisors,
-                          host_vector(table.divisors, rope.count));
+      HR_ASSIGN_OR_RETURN(
+          const std::vector<float> divisors,
+          host_vector(table.divisors, std::max(rope.count, table.divisors_in_file)));
       for (size_t i = 0; i < inv_freq.size(); ++i) inv_freq[i] /= divisors[i];
     }
     HR_ASSIGN_OR_RETURN(rope.inv_freq, upload_bytes(device_, std::as_bytes(std::span(inv_freq))));

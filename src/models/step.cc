@@ -52,6 +52,7 @@ GateLimits limits_of(const std::vector<float>& limits, int32_t layer) {
 
 DecoderSpec step_spec(const ModelConfig& config) {
   DecoderSpec spec = laguna_spec(config);
+  spec.ropes.front().divisors_in_file = config.head_dim / 2;  // of GGUF files
   for_each_layer(spec, [&](DecoderLayerSpec& layer, int32_t i) {
     layer.attention().gates.kind = GateKind::kSigmoid;
     const GateLimits whole = limits_of(config.experts.whole_limits, i);

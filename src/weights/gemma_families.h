@@ -70,8 +70,11 @@ constexpr bool is_layered_gemma(std::string_view architecture) {
 // those of window_families.h.
 constexpr bool is_listed_by_layer(std::string_view architecture, ConfigMember member) {
   if (architecture == "laguna") return member == ConfigMember(&ModelConfig::heads);
-  if (architecture == "step35") return member == ConfigMember(&ModelConfig::rope_theta);
   const bool kv_heads = member == ConfigMember(&ModelConfig::kv_heads);
+  if (architecture == "step35") {
+    return kv_heads || member == ConfigMember(&ModelConfig::heads) ||
+           member == ConfigMember(&ModelConfig::rope_theta);
+  }
   if (architecture == "mimo2") return kv_heads;
   return is_layered_gemma(architecture) && (kv_heads || member == ConfigMember(&ModelConfig::ffn));
 }

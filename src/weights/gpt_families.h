@@ -98,7 +98,7 @@ constexpr bool has_no_gguf(std::string_view architecture) {
          architecture == "granite-swa" || architecture == "bitnet" || architecture == "axk1" ||
          architecture == "hy_v4" || architecture == "longcat-flash" || architecture == "zamba2" ||
          architecture == "lfm3" || architecture == "flint" || architecture == "kolibri1" ||
-         architecture == "sarvam-moe" || architecture == "step35" || architecture == "qwen3vlmoe" ||
+         architecture == "sarvam-moe" || architecture == "qwen3vlmoe" ||
          architecture == "minimax-m3";
 }
 

@@ -358,6 +358,8 @@ Status read_step_mixtures(const Json& json, const ConfigSource& source, ModelCon
   return ok_status();
 }
 
+constexpr double kLimitMax = 1e6;
+
 // Empty where no layer has one.
 Result<std::vector<float>> limits_of_layers(const Json& json, const ConfigSource& source,
                                             std::string_view name, const ModelConfig& config) {
@@ -367,7 +369,7 @@ Result<std::vector<float>> limits_of_layers(const Json& json, const ConfigSource
   HR_ASSIGN_OR_RETURN(const auto entries, entries_of_layers(*listed, source, name, config));
   for (const Json& limit : entries) {
     const double value = limit.is_number() ? limit.as_double() : limit.is_null() ? 0 : -1;
-    if (!(value >= 0 && value <= 1e6)) {
+    if (!(value >= 0 && value <= kLimitMax)) {
       return source.corrupt_field(name, "has what is no limit from 0 to 1e6");
     }
     limits.push_back(static_cast<float>(value));
@@ -511,6 +513,61 @@ Status read_gguf_laguna(const GgufFile& file, const ConfigSource& source, ModelC
   return ok_status();
 }
 
+// A number a layer, those that draft among them, or one for all.
+Result<std::vector<float>> read_gguf_limits(const GgufFile& file, const std::string& name,
+                                            const ModelConfig& config) {
+  const auto layers = static_cast<size_t>(config.layers);
+  std::vector<float> limits;
+  const GgufEntry* const entry = file.find(name);
+  if (entry == nullptr) return limits;
+  const auto* const list = std::get_if<GgufArray>(&entry->value);
+  std::optional<double> given;
+  if (list == nullptr) {
+    HR_ASSIGN_OR_RETURN(given, file.require_float(name));
+  }
+  for (size_t i = 0; i < layers; ++i) {
+    if (list != nullptr) given = i < list->size() ? list->float_at(i) : std::nullopt;
+    const double limit = given.value_or(-1);
+    if (!(limit >= 0 && limit <= kLimitMax)) {
+      return file.corrupt_field(name, fmt::format("is no list of {} limits", layers));
+    }
+    limits.push_back(static_cast<float>(limit));
+  }
+  if (std::ranges::count(limits, 0.0f) == std::ssize(limits)) limits.clear();
+  return limits;
+}
+
+// In layers that see all, half of what a file names rotates.
+Status read_gguf_step(const GgufFile& file, const ConfigSource& source, ModelConfig& config) {
+  ExpertConfig& experts = config.experts;
+  if (!experts.scores) experts.scores = ExpertScores::kSigmoid;
+  for (int32_t i = 0; i < config.layers; ++i) {
+    const std::string router = fmt::format("blk.{}.ffn_gate_inp.weight", i);
+    experts.dense_layers.push_back(file.find_tensor(router) == nullptr);
+  }
+  HeadSizes& sizes = config.mixers.head_sizes;
+  sizes.gates_of_heads = true;
+  HR_ASSIGN_OR_RETURN(sizes.queries, numbers_of_layers(file, source.name_of(&ModelConfig::heads),
+                                                       config, kModelLimits.heads_max));
+  if (config.heads == 0 && !sizes.queries.empty()) config.heads = sizes.queries.front();
+  const std::string name = source.name_of(&ModelConfig::kv_heads);
+  HR_ASSIGN_OR_RETURN(const std::vector<int32_t> listed,
+                      numbers_of_layers(file, name, config, kModelLimits.heads_max));
+  for (const int32_t heads : listed) {
+    if (config.kv_heads == 0) config.kv_heads = heads;
+    if (config.kv_heads == heads) continue;
+    return file.unsupported_field(
+        name, fmt::format("layers of {} and of {} heads", config.kv_heads, heads));
+  }
+  const int32_t rotated = config.rope_dim > 0 ? config.rope_dim : config.head_dim;
+  if (sizes.sliding_rope_dim == 0) sizes.sliding_rope_dim = rotated;
+  config.rope_dim = rotated / 2;
+  HR_ASSIGN_OR_RETURN(experts.limits, read_gguf_limits(file, "step35.swiglu_clamp_exp", config));
+  HR_ASSIGN_OR_RETURN(experts.whole_limits,
+                      read_gguf_limits(file, "step35.swiglu_clamp_shexp", config));
+  return ok_status();
+}
+
 }  // namespace
 
 void mimo2_defaults(ModelConfig& config) {
@@ -623,10 +680,15 @@ Status read_windowed(const Json& json, const ConfigSource& source, ModelConfig& 
 }
 
 Status read_gguf_windowed(const GgufFile& file, const ConfigSource& source, ModelConfig& config) {
-  const bool mimo2 = config.architecture == "mimo2";
-  if (!mimo2 && config.architecture != "laguna") return ok_status();
-  HR_RETURN_IF_ERROR(mimo2 ? read_gguf_mimo2(file, source, config)
-                           : read_gguf_laguna(file, source, config));
+  if (config.architecture == "mimo2") {
+    HR_RETURN_IF_ERROR(read_gguf_mimo2(file, source, config));
+  } else if (config.architecture == "laguna") {
+    HR_RETURN_IF_ERROR(read_gguf_laguna(file, source, config));
+  } else if (config.architecture == "step35") {
+    HR_RETURN_IF_ERROR(read_gguf_step(file, source, config));
+  } else {
+    return ok_status();
+  }
   return check_head_sizes(source, config);
 }
 

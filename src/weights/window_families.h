@@ -46,14 +46,17 @@ inline constexpr std::array kStepFields{
     kin_fields::used("num_experts_per_tok"),
     kin_fields::width("moe_intermediate_size"),
     ConfigField{&ExpertConfig::shared_width, "", "share_expert_dims", 1, kModelLimits.ffn_max},
-    ConfigField{&ExpertConfig::shared_width, "", "share_expert_dim", 1, kModelLimits.ffn_max},
+    ConfigField{&ExpertConfig::shared_width, "expert_shared_feed_forward_length",
+                "share_expert_dim", 1, kModelLimits.ffn_max},
+    ConfigField{&HeadSizes::sliding_rope_dim, "rope.dimension_count_swa", "", 2,
+                kModelLimits.head_dim_max},
     kin_fields::scale("moe_router_scaling_factor"),
     ConfigField{&ModelConfig::kv_heads, "", "num_attention_groups", 1, kModelLimits.heads_max},
     ConfigField{&ModelConfig::context_length, "", "max_seq_len", 1,
                 kModelLimits.context_length_max},
     ConfigField{&MixerConfig::drafting_layers, "", "num_mtp_layers", 0, kModelLimits.layers_max},
-    ConfigField{&MixerConfig::drafting_layers, "", "num_nextn_predict_layers", 0,
-                kModelLimits.layers_max}};
+    ConfigField{&MixerConfig::drafting_layers, "nextn_predict_layers", "num_nextn_predict_layers",
+                0, kModelLimits.layers_max}};
 
 inline constexpr std::array kLfm3Fields{
     ConfigField{&ModelConfig::rms_eps, "", "norm_eps", 1e-20, 1, Presence::kRequired},

@@ -272,6 +272,38 @@ TEST(WindowFamilies, AGgufFileOfLagunaListsQueryHeads) {
             std::string::npos);
 }
 
+TEST(WindowFamilies, AGgufFileOfStepListsHeadsAndLimits) {
+  GgufBuilder builder = gguf_of("step35");
+  builder.add_u32("step35.block_count", 4).add_u32("step35.nextn_predict_layers", 1);
+  builder.add_ints("step35.attention.head_count", {4, 6, 6, 4});
+  builder.add_ints("step35.attention.head_count_kv", {2, 2, 2, 2});
+  builder.add_ints("step35.attention.sliding_window_pattern", {0, 1, 1, 0});
+  builder.add_ints("step35.swiglu_clamp_exp", {0, 0, 7, 0});
+  builder.add_ints("step35.swiglu_clamp_shexp", {0, 0, 0, 16});
+  const auto config = config_of(builder);
+  ASSERT_TRUE(config.ok()) << config.status().message();
+  EXPECT_EQ(config->layers, 3);
+  EXPECT_EQ(config->mixers.head_sizes.queries, std::vector<int32_t>({4, 6, 6}));
+  EXPECT_TRUE(config->mixers.head_sizes.gates_of_heads);
+  EXPECT_EQ(config->kv_heads, 2);
+  EXPECT_EQ(config->sliding_layers, Layers({false, true, true}));
+  EXPECT_EQ(config->rope_dim, 8);
+  EXPECT_EQ(config->mixers.head_sizes.sliding_rope_dim, 16);
+  EXPECT_EQ(config->rope_theta_local, 500);
+  EXPECT_EQ(config->experts.dense_layers, Layers({true, false, false}));
+  EXPECT_EQ(config->experts.scores, ExpertScores::kSigmoid);
+  EXPECT_EQ(config->experts.limits, std::vector<float>({0, 0, 7}));
+  EXPECT_TRUE(config->experts.whole_limits.empty());
+  builder.remove("step35.swiglu_clamp_exp");
+  builder.add_ints("step35.swiglu_clamp_exp", {0, 7});
+  EXPECT_EQ(config_of(builder).status().message(),
+            "t.gguf: step35.swiglu_clamp_exp: is no list of 3 limits");
+  builder.remove("step35.attention.head_count_kv");
+  builder.add_ints("step35.attention.head_count_kv", {2, 2, 1, 2});
+  EXPECT_EQ(config_of(builder).status().message(),
+            "t.gguf: step35.attention.head_count_kv: layers of 2 and of 1 heads");
+}
+
 TEST(WindowFamilies, Lfm3sLayersConvolveSlideOrSeeAll) {
   const std::string name = "Lfm3ForCausalLM";
   const auto silent = config_of(name, "");

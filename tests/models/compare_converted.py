@@ -106,7 +106,7 @@ def hub_keys(config):
                     head_dim=config["linear_head_dim"], norm_topk_prob=config["moe_renormalize"], score_function="sigmoid",
                     moe_shared_expert_intermediate_size=config["moe_intermediate_size"], num_experts_per_tok=config["num_experts_per_token"],
                     max_position_embeddings=config["model_max_length"], layer_group_size=3)
-    if kind == "dbrx":
+    if kind in ("dbrx", "step3p5"):
         keys = {}
     if kind == "afmoe":
         keys.update(route_norm=True, score_func="sigmoid")
