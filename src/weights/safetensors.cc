@@ -14,6 +14,26 @@
 namespace headrace {
 namespace {
 
+// Of a tensor; those behind the fourth are one with it, as in the convolutions of models that also
+// see, which nothing here reads.
+constexpr size_t kDimensionsMax = 8;
+class Dimensions {
+ public:
+  void add(int64_t dim) {
+    if (count_ < sizes_.size()) {
+      sizes_[count_++] = dim;
+      return;
+    }
+    int64_t& last = sizes_.back();
+    last = last > 0 && dim > INT64_MAX / last ? INT64_MAX : last * dim;
+  }
+  Shape shape() const { return Shape(std::span<const int64_t>(sizes_.data(), count_)); }
+
+ private:
+  std::array<int64_t, Shape::kRankMax> sizes_{};
+  size_t count_ = 0;
+};
+
 static_assert(std::endian::native == std::endian::little, "files are little-endian");
 
 constexpr size_t kLengthBytes = 8;
@@ -143,23 +163,22 @@ class HeaderParser {
   Status parse_shape(const std::string& field, const Json* json, SafetensorsTensor& tensor) const {
     if (json == nullptr || !json->is_array()) return corrupt_at(field, "shape is no list");
     const Json::Array& list = json->as_array();
-    if (list.size() > Shape::kRankMax) {
+    if (list.size() > kDimensionsMax) {
       return unsupported_at(field, fmt::format("{} dimensions ({} at most are supported)",
-                                               list.size(), Shape::kRankMax));
+                                               list.size(), kDimensionsMax));
     }
-    std::array<int64_t, Shape::kRankMax> dims{};
+    // A dimension of 0 must not hide that the others leave the range: a view multiplies some of
+    // them. Elements have at most 8 bytes.
+    Dimensions dims, no_zeros;
     for (size_t i = 0; i < list.size(); ++i) {
       if (!list[i].is_int() || list[i].as_int() < 0) {
         return corrupt_at(field, fmt::format("dimension {} is no count", i));
       }
-      dims[i] = list[i].as_int();
+      dims.add(list[i].as_int());
+      no_zeros.add(std::max<int64_t>(list[i].as_int(), 1));
     }
-    tensor.shape = Shape(std::span<const int64_t>(dims.data(), list.size()));
-    // A dimension of 0 must not hide that the others leave the range: a view multiplies some of
-    // them. Elements have at most 8 bytes.
-    for (int64_t& dim : dims) dim = std::max<int64_t>(dim, 1);
-    const auto elements = tensor.shape.elements();
-    const auto at_least = Shape(std::span<const int64_t>(dims.data(), list.size())).elements();
+    tensor.shape = dims.shape();
+    const auto elements = tensor.shape.elements(), at_least = no_zeros.shape().elements();
     if (!elements || !at_least || *at_least > INT64_MAX / 8) {
       return corrupt_at(field, fmt::format("shape {} has more elements than 60 bits count",
                                            tensor.shape.to_string()));

@@ -126,6 +126,17 @@ TEST(SafetensorsHostile, HeadersThatAreNoHeader) {
             "is a Git LFS pointer, not the file that it stands for (git lfs pull fetches it)");
 }
 
+// The patch embedding of models that also see is a convolution of five dimensions.
+TEST(Safetensors, DimensionsBehindTheFourthAreOneWithIt) {
+  const std::string header =
+      R"({"conv":{"dtype":"F32","shape":[1,1,2,3,2],"data_offsets":[0,48]}})";
+  const std::string data = safetensors_bytes(header, std::string(48, '\0'));
+  const auto file = SafetensorsFile::from_memory(bytes_of(data), "t.safetensors");
+  ASSERT_TRUE(file.ok()) << file.status().message();
+  EXPECT_EQ((*file)->find("conv")->shape, (Shape{1, 1, 2, 6}));
+  EXPECT_EQ((*file)->find("conv")->elements, 12);
+}
+
 TEST(SafetensorsHostile, Metadata) {
   EXPECT_EQ(error_of(safetensors_bytes(R"({"__metadata__":[]})", "")),
             "__metadata__: is no JSON object");
@@ -145,8 +156,12 @@ TEST(SafetensorsHostile, Tensors) {
       {R"("dtype":"F32","shape":[1,2.0],"data_offsets":[0,8])", "dimension 1 is no count"},
       {R"("dtype":"F32","shape":[18446744073709551615],"data_offsets":[0,8])",
        "dimension 0 is no count"},
-      {R"("dtype":"F32","shape":[1,1,1,1,2],"data_offsets":[0,8])",
-       "5 dimensions (4 at most are supported)"},
+      {R"("dtype":"F32","shape":[1,1,1,1,1,1,1,1,2],"data_offsets":[0,8])",
+       "9 dimensions (8 at most are supported)"},
+      {R"("dtype":"F32","shape":[1,1,1,4294967296,4294967296],"data_offsets":[0,8])",
+       "shape [1, 1, 1, 9223372036854775807] has more elements than 60 bits count"},
+      {R"("dtype":"F32","shape":[1,1,1,4294967296,4294967296,0],"data_offsets":[0,0])",
+       "shape [1, 1, 1, 0] has more elements than 60 bits count"},
       {R"("dtype":"F32","shape":[4294967296,4294967296],"data_offsets":[0,8])",
        "shape [4294967296, 4294967296] has more elements than 60 bits count"},
       {R"("dtype":"F32","shape":[4611686018427387905],"data_offsets":[0,4])",
@@ -221,7 +236,7 @@ TEST(SafetensorsHostile, AcceptsOnlyWhatTheReferenceAccepts) {
     const bool there = accepted_there.contains(entry.path().filename());
     EXPECT_TRUE(there || !error.empty()) << entry.path();
   }
-  EXPECT_EQ(accepted, 14);
+  EXPECT_EQ(accepted, 15);
   EXPECT_GT(refused, 25);
 }
 

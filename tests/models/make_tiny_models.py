@@ -829,6 +829,7 @@ def as_minimax_m3(outer, weights):
         else:
             apart[name] = value
     apart["vision_tower.vision_model.pre_layrnorm.weight"] = torch.zeros(2)
+    apart["vision_tower.vision_model.embeddings.patch_embedding.weight"] = torch.zeros(2, 1, 2, 2, 2)
     for projector in ("multi_modal_projector", "patch_merge_mlp"):
         apart[f"{projector}.linear_1.weight"] = torch.zeros(2, 2)
     return outer, apart
