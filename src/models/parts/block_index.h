@@ -7,6 +7,7 @@
 #include <cstdint>
 #include <vector>
 
+#include "base/round_up.h"
 #include "models/parts/layer_part.h"
 #include "ops/attention/gather_keys.h"
 #include "ops/attention/select_blocks.h"
@@ -61,7 +62,7 @@ class BlockIndex {
                        const LayerKv& kv) const;
   // Blocks of the cache that the chosen keys of a row take, where they lie side by side.
   int32_t gathered_blocks(int32_t block_tokens) const {
-    return (spec_.rule.keys() + block_tokens - 1) / block_tokens;
+    return static_cast<int32_t>(divide_up(spec_.rule.keys(), block_tokens));
   }
 
   BlockIndexSpec spec_;  // with this rank's heads, H

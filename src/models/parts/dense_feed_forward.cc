@@ -68,15 +68,7 @@ class DenseFeedForward final : public FeedForward {
   }
 
   Status check_device(const DeviceTraits& device, DType /*activations*/) const override {
-    if (device.kind == DeviceKind::kCpu) return ok_status();
-    if (spec_.limits.any()) {
-      return unsupported(
-          "networks whose gates have a limit have no kernels on a GPU yet: use --device cpu");
-    }
-    if (spec_.swish.is_usual()) return ok_status();
-    return unsupported(
-        "networks of a clamped swish of other numbers than 1.702 and 7 have no kernels on a GPU "
-        "yet: use --device cpu");
+    return check_gates("networks", device, spec_.limits, spec_.swish);
   }
 
   void run(const FeedForwardRun& run) const override {

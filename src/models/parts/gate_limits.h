@@ -2,8 +2,13 @@
 // (Hunyuan V4, Step 3.5): gates are at most so large, ups neither more nor less.
 #pragma once
 
+#include <string>
+
+#include "base/status.h"
 #include "models/row_views.h"
+#include "ops/rows/activation_row.h"
 #include "ops/rows/soft_cap.h"
+#include "tensor/device.h"
 
 namespace headrace {
 
@@ -14,6 +19,17 @@ struct GateLimits {
 
   bool any() const { return gate > 0 || up > 0; }
 };
+
+// kUnsupported, naming what to do, where a GPU has no kernels of what such gates become. `of`: what
+// has them.
+inline Status check_gates(const std::string& of, const DeviceTraits& device,
+                          const GateLimits& limits, const ClampedSwishShape& swish) {
+  if (device.kind == DeviceKind::kCpu) return ok_status();
+  constexpr const char* kRemedy = " no kernels on a GPU yet: use --device cpu";
+  if (limits.any()) return unsupported(of + " whose gates have a limit have" + kRemedy);
+  if (swish.is_usual()) return ok_status();
+  return unsupported(of + " of a clamped swish of other numbers than 1.702 and 7 have" + kRemedy);
+}
 
 // gate_up: [T, 2F], gates, then ups; in place.
 inline void limit_gates(OpContext& context, const GateLimits& limits, const TensorView& gate_up) {

@@ -152,16 +152,9 @@ class MixtureFeedForward final : public FeedForward {
   }
 
   Status check_device(const DeviceTraits& device, DType /*activations*/) const override {
-    if ((spec_.limits.any() || spec_.shared_limits.any()) && device.kind == DeviceKind::kCuda) {
-      return unsupported(
-          "experts whose gates have a limit have no kernels on a GPU yet: use --device cpu");
-    }
     if (device.kind != DeviceKind::kCuda) return ok_status();
-    if (!spec_.swish.is_usual()) {
-      return unsupported(
-          "experts of a clamped swish of other numbers than 1.702 and 7 have no kernels on a GPU "
-          "yet: use --device cpu");
-    }
+    HR_RETURN_IF_ERROR(check_gates("experts", device, spec_.limits, spec_.swish));
+    HR_RETURN_IF_ERROR(check_gates("experts", device, spec_.shared_limits, spec_.swish));
     if (routing_fits(device, spec_.router.experts)) return ok_status();
     const auto fits = [&](int64_t experts) { return routing_fits(device, experts); };
     return unsupported(fmt::format(

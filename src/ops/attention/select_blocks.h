@@ -14,6 +14,7 @@
 #include <cstdint>
 #include <span>
 
+#include "base/round_up.h"
 #include "ops/attention/attention.h"
 #include "ops/op.h"
 
@@ -25,7 +26,7 @@ struct BlockRule {
   int32_t local = 0;   // of these, chosen whatever they score; at most `top`
 
   int32_t keys() const { return tokens * top; }  // that a row attends at most
-  int64_t blocks_of(int32_t length) const { return (int64_t{length} + tokens - 1) / tokens; }
+  int64_t blocks_of(int32_t length) const { return divide_up(length, tokens); }
 };
 
 // Rows of the numbers of chosen blocks, head after head, each ascending.

@@ -87,8 +87,8 @@ template <void (*kScore)(const BlockScores&)>
 void select_of_rows(OpContext& context, const ScoredHeads& run) {
   constexpr int64_t kPagesOfUnit = 16;
   if (run.places() > run.args.chosen.rule.keys()) {
-    const int64_t pages = (run.places() + kScoredKeys - 1) / kScoredKeys;
-    const int64_t units = (pages + kPagesOfUnit - 1) / kPagesOfUnit;
+    const int64_t pages = divide_up(run.places(), kScoredKeys);
+    const int64_t units = divide_up(pages, kPagesOfUnit);
     context.device.pool().parallel_for(units, 1, [&](int64_t first, int64_t end) {
       score_pages<kScore>(run, first * kPagesOfUnit, std::min(pages, end * kPagesOfUnit));
     });
@@ -104,8 +104,7 @@ template <void (*kScore)(const BlockScores&)>
 void select_all_blocks(OpContext& context, const SelectBlocksArgs& args) {
   const int32_t heads = args.heads();
   for (const AttentionSequence& sequence : args.sequences) {
-    const int64_t stride =
-        (int64_t{sequence.kv_length} + kScoredKeys - 1) / kScoredKeys * kScoredKeys;
+    const int64_t stride = round_up(sequence.kv_length, kScoredKeys);
     const Workspace::Mark mark(context.workspace);
     auto* const scores = context.workspace.take_array<float>(kScoredRows * heads * stride);
     const int64_t blocks = args.chosen.rule.blocks_of(sequence.kv_length);
