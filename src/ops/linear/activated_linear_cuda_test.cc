@@ -38,6 +38,7 @@ struct Case {
 constexpr std::string_view kTwoOps = "activated_linear/two_ops";
 constexpr std::string_view kFloat8 = "activated_linear/cuda/float8";
 constexpr std::string_view kTiles = "activated_linear/cuda/blocks_tiles";
+constexpr std::string_view kWide = "activated_linear/cuda/blocks_wide";
 
 LinearWeight weight_of(TestDevice& cuda, const Case& c, Rng& rng) {
   const bool float8 = c.type == DType::kF8;
@@ -162,14 +163,45 @@ TEST(ActivatedLinearCuda, TilesHaveTheBitsOfTwoOps) {
                     .k = 20480,
                     .kernel = kTiles});
   }
-  for (const int64_t m : {64, 2049}) {
-    run_case(cuda, {.type = DType::kQ4_K,
-                    .dtype = DType::kBF16,
-                    .m = m,
-                    .n = 96,
-                    .k = 1024,
-                    .kernel = kTwoOps});
+  run_case(cuda, {.type = DType::kQ4_K,
+                  .dtype = DType::kBF16,
+                  .m = 2049,
+                  .n = 96,
+                  .k = 1024,
+                  .kernel = kTwoOps});
+}
+
+// The same of fewer rows, whose means stand beside them; one with numbers beyond F16.
+TEST(ActivatedLinearCuda, WideRowsHaveTheBitsOfTwoOps) {
+  HR_CUDA_DEVICE_OR_SKIP(cuda);
+  for (const int64_t k : {256, 864, 4096, 14336}) {
+    for (const int64_t m : {9, 16, 33, 64}) {
+      run_case(cuda, {.type = DType::kQ8_0,
+                      .dtype = DType::kBF16,
+                      .m = m,
+                      .n = 96,
+                      .k = k,
+                      .kernel = kWide,
+                      .factors = {{m / 2, 0x1p12f}}});
+    }
   }
+  for (const Activation activation :
+       {Activation::kGeluTanh, Activation::kGeluErf, Activation::kRelu, Activation::kReluSquared,
+        Activation::kClampedSwish}) {
+    run_case(cuda, {DType::kQ6_K, DType::kF16, 20, 64, 1024, activation, true, kWide});
+  }
+  run_case(cuda, {.type = DType::kQ4_K,
+                  .dtype = DType::kF16,
+                  .m = 40,
+                  .n = 131,
+                  .k = 2304,
+                  .kernel = kWide,
+                  .y_dtype = DType::kF32,
+                  .second_type = DType::kQ6_K,
+                  .bias = true});
+  run_case(
+      cuda,
+      {.type = DType::kQ4_K, .dtype = DType::kBF16, .m = 4, .n = 96, .k = 1024, .kernel = kTwoOps});
 }
 
 // Sums of other types, with a bias, for an odd number of columns, by W of two types; rings of two

@@ -1,15 +1,22 @@
 // The kernel of blocks_gemv.h. A thread block has some packed groups (16 rows of W) and deals the
-// stages of K of all of them to its warps in turn. Each warp keeps stages on their way into its own
-// ring in shared memory (one lane starts the copies), from one group into the next, so that nobody
-// waits for anybody but at the end of a round of groups, where the warps' sums meet. The first
-// stages are on their way before earlier kernels have ended. x is whole in shared memory, in the
-// order in which products read it.
+// stages of K of all of them to its warps. Each warp keeps stages on their way into its own ring in
+// shared memory (one lane starts the copies), from one group into the next, so that nobody waits
+// for anybody but at the end of a round of groups, where the warps' sums meet. The first stages are
+// on their way before earlier kernels have ended. x is whole in shared memory, in the order in
+// which products read it, normalised where a norm stands before the product; a warp has x of one
+// stage in registers, and goes through the groups of a round with it.
+//
+// One row of x is one of a product's eight columns. Eight parts of K take a column each instead:
+// a lane has x of the part that is its column, and zeros of the others, so that sums of parts come
+// out apart, each in the lanes that have read its scale.
 #pragma once
 
 #include "gpu/f16_range.cuh"
 #include "ops/linear/blocks.cuh"
 #include "ops/linear/blocks_gemv.h"
+#include "ops/linear/blocks_gemv_layout.h"
 #include "ops/linear/packed_stage.cuh"
+#include "ops/rows/activation_cuda.cuh"
 
 namespace headrace::gpu {
 
@@ -17,38 +24,33 @@ template <class T>
 struct BlocksGemvArguments {
   BlocksArguments<T> common;
   RowsOf<const T> x;
+  const float* norm;  // [K], or null
+  float eps;
+  // Groups are then dealt in pairs, one of gate and the one of up.
+  bool gated;
+  Activation activation;
   BlocksGemvPlan plan;
-};
-
-// A warp's way through the stages of its block's groups.
-struct GemvTurn {
-  int32_t group, stage;  // of the block's groups; of the group
-
-  __device__ __forceinline__ void next(int32_t stages_of_group) {
-    move(kBlocksGemvWarps, stages_of_group);
-  }
-  __device__ __forceinline__ void move(int32_t by, int32_t stages_of_group) {
-    stage += by;
-    while (stage >= stages_of_group) {
-      stage -= stages_of_group;
-      ++group;
-    }
-  }
 };
 
 struct BlocksGemvBarriers {
   Barrier arrived[kBlocksGemvWarps][kBlocksGemvStagesMax];
+  Barrier norm;                     // the norm's weights
   bool beyond[kBlocksGemvRowsMax];  // whether a row of x is smaller than it was (f16_range.cuh)
+  float squares[kBlocksGemvRowsMax][kBlocksGemvWarps];
 };
 
-// kRows: 1, or 8 for up to so many rows of x. Minima of one row are added up by the lanes that read
-// them, which saves that every lane gets them.
+// kRows: 1, or 8 for up to so many rows of x.
 template <class T, int kType, int kRows>
 class BlocksGemvBlock {
   using Stage = PackedStage<kType>;
   static constexpr int kWarps = kBlocksGemvWarps, kThreads = kWarps * kWarpThreads;
   static constexpr bool kMinimum = kFormat<kType>.minimum;
-  static constexpr bool kMinimaApart = kMinimum && kRows == 1;
+  // Of one row of x: parts that are multiplied before their sums are scaled, each its column of a
+  // product; of four parts every second column.
+  static constexpr int kRoundParts = Stage::kParts < 8 ? Stage::kParts : 8;
+  static constexpr int kColumnsOfPart = 8 / kRoundParts;
+  static constexpr int kRoundChunks = kRoundParts / Stage::kPartsOfChunk;
+  static_assert(kRoundParts >= 4 && Stage::kParts % kRoundParts == 0);
 
  public:
   __device__ __forceinline__ BlocksGemvBlock(const BlocksGemvArguments<T>& args, std::byte* shared,
@@ -62,23 +64,30 @@ class BlocksGemvBlock {
         stages_of_group_(common_.weight.chunks / Stage::kChunks),
         x_stride_(args.plan.x_stride),
         arrived_(barriers.arrived[warp_]),
+        barriers_(barriers),
         beyond_(barriers.beyond),
         ring_(shared + warp_ * args.plan.stages * Stage::kBytes),
         x_(shared + kWarps * args.plan.stages * Stage::kBytes),
         x_sums_(reinterpret_cast<float*>(x_ + common_.m * x_stride_)),
         partial_(x_sums_ + (kMinimum ? common_.weight.chunks * Stage::kPartsOfChunk * kRows : 0)) {
     const auto block = static_cast<int32_t>(blockIdx.x);
-    first_group_ = block * args.plan.share + min(block, args.plan.blocks_with_more);
-    groups_ = args.plan.share + (block < args.plan.blocks_with_more ? 1 : 0);
-    turn_.move(warp_, stages_of_group_);
-    load_ = turn_;
+    const int32_t dealt = args.gated ? 2 : 1;  // groups at a time
+    first_group_ = dealt * (block * args.plan.share + min(block, args.plan.blocks_with_more));
+    groups_ = dealt * (args.plan.share + (block < args.plan.blocks_with_more ? 1 : 0));
+    begin_round(load_, 0);
   }
 
-  // Before earlier kernels have ended: nobody writes W.
+  // Before earlier kernels have ended: nobody writes W or the norm's weights.
   __device__ __forceinline__ void ask_early() {
     if (lane_ == 0) {
       for (int32_t i = 0; i < args_.plan.stages; ++i) arrived_[i].init(1);
+      if (warp_ == 0) barriers_.norm.init(1);
       fence_barrier_init();
+      if (warp_ == 0 && args_.norm != nullptr) {
+        const uint32_t bytes = static_cast<uint32_t>(common_.weight.chunks) * 32 * sizeof(float);
+        barriers_.norm.arrive_expecting(bytes);
+        copy_bytes(norm(), args_.norm, bytes, barriers_.norm);
+      }
     }
     __syncwarp();
     for (int32_t i = 0; i < args_.plan.stages; ++i) ask(i);
@@ -89,6 +98,7 @@ class BlocksGemvBlock {
   // x as F16: of 32 columns quad c has columns 4c to 4c + 3 and 16 + 4c to 16 + 4c + 3 side by
   // side; and the sums of parts, [part][kRows].
   __device__ __forceinline__ void take_rows() {
+    if (args_.norm != nullptr) add_squares();
     take_rows<false>(0, common_.m);
     __syncthreads();
     if constexpr (std::is_same_v<T, __half>) return;
@@ -102,40 +112,61 @@ class BlocksGemvBlock {
   }
 
   __device__ __forceinline__ void multiply() {
-    const int32_t round = args_.plan.round_groups;
+    BlocksGemvTurn turn;
+    Operands x;
     int buffer = 0;
 #pragma unroll 1
-    for (int32_t first = 0; first < groups_; first += round) {
-      const int32_t count = min(round, groups_ - first);
+    for (int32_t first = 0; first < groups_; first += args_.plan.round_groups) {
+      begin_round(turn, first);
+      const int32_t first_partial = buffer * args_.plan.round_groups;
+      clear(first_partial, turn.round_groups);
+      int32_t stage = -1;  // that x is of
 #pragma unroll 1
-      for (int32_t i = 0; i < count; ++i) {
-        float sums[4] = {}, minima[2] = {};
-#pragma unroll 1
-        while (turn_.group == first + i) {
-          arrived_[slot_].wait(phase_);
-          add_stage(sums, minima);
-          __syncwarp();
-          ask(slot_);
-          if (++slot_ == args_.plan.stages) {
-            slot_ = 0;
-            phase_ ^= 1;
-          }
-          turn_.next(stages_of_group_);
+      for (; turn.left > 0; turn.next()) {
+        if (turn.stage != stage) {
+          stage = turn.stage;
+          take_operands(x, stage);
         }
-        if constexpr (kMinimaApart) add_minima(sums, minima);
-        leave(sums, buffer * round + i);
+        arrived_[slot_].wait(phase_);
+        float sums[4] = {};
+        if constexpr (kRows == 1) {
+          add_stage_of_one_row(sums, x, stage);
+        } else {
+          add_stage(sums, x, stage);
+        }
+        __syncwarp();
+        ask(slot_);
+        if (++slot_ == args_.plan.stages) {
+          slot_ = 0;
+          phase_ ^= 1;
+        }
+        add_to_partial(sums, first_partial + turn.group);
       }
       __syncthreads();
-      finish(first, count, buffer * round);
+      finish(first, turn.round_groups, first_partial);
       buffer ^= 1;
     }
   }
 
  private:
+  // x of a stage, as one side of products.
+  struct Operands {
+    uint4 of[Stage::kChunks];
+  };
+
+  __device__ __forceinline__ void begin_round(BlocksGemvTurn& turn, int32_t first) const {
+    const int32_t groups = min(args_.plan.round_groups, groups_ - first);
+    turn.begin(first, groups, stages_of_group_, warp_);
+  }
+
   // The next stage of this warp, if there is one, to a slot that nobody reads.
   __device__ __forceinline__ void ask(int32_t slot) {
-    if (load_.group < groups_ && lane_ == 0) {
-      const PackedGroup group = common_.weight.group(first_group_ + load_.group);
+    while (load_.left == 0 && load_.round_first + load_.round_groups < groups_) {
+      begin_round(load_, load_.round_first + load_.round_groups);
+    }
+    if (load_.left == 0) return;
+    if (lane_ == 0) {
+      const PackedGroup group = common_.weight.group(group_of(load_.round_first + load_.group));
       std::byte* const to = ring_ + slot * Stage::kBytes;
       arrived_[slot].arrive_expecting(Stage::kBytes);
       copy_bytes(to, group.data + int64_t{load_.stage} * Stage::kQuantBytes, Stage::kQuantBytes,
@@ -144,7 +175,49 @@ class BlocksGemvBlock {
                  group.data + group.scales_at + int64_t{load_.stage} * Stage::kScaleBytes,
                  Stage::kScaleBytes, arrived_[slot]);
     }
-    load_.next(stages_of_group_);
+    load_.next();
+  }
+
+  __device__ __forceinline__ int32_t group_of(int32_t i) const {
+    return blocks_gemv_group(first_group_ + i, common_.groups, args_.gated);
+  }
+
+  // The norm's weights, until the first sums are left.
+  __device__ __forceinline__ float* norm() const { return partial_; }
+  // As rms_norm, of all rows.
+  __device__ __forceinline__ void add_squares() {
+    const int32_t pieces = common_.weight.chunks * 4;
+#pragma unroll 1
+    for (int32_t row = 0; row < common_.m; ++row) {
+      float squares = 0.0f;
+#pragma unroll 1
+      for (auto i = static_cast<int32_t>(threadIdx.x); i < pieces; i += kThreads) {
+        const auto piece = Vector<T, 8>::load(args_.x.row(row) + 8 * i);
+#pragma unroll
+        for (const T of : piece.values) {
+          const float x = to_float(of);
+          squares += x * x;
+        }
+      }
+      squares = warp_sum(squares);
+      if (lane_ == 0) barriers_.squares[row][warp_] = squares;
+    }
+    __syncthreads();
+    barriers_.norm.wait(0);
+  }
+  __device__ __forceinline__ float norm_factor(int32_t row) const {
+    float sum = 0.0f;
+#pragma unroll
+    for (int warp = 0; warp < kWarps; ++warp) sum += barriers_.squares[row][warp];
+    return rsqrtf(sum / static_cast<float>(common_.weight.chunks * 32) + args_.eps);
+  }
+  static __device__ __forceinline__ void normalise(Vector<T, 4>& x, float factor,
+                                                   const float* weights) {
+    const auto of = Vector<float, 4>::load(weights);
+#pragma unroll
+    for (int e = 0; e < 4; ++e) {
+      x.values[e] = from_float<T>(to_float(x.values[e]) * factor * of.values[e]);
+    }
   }
 
   template <bool kSmaller>
@@ -153,8 +226,14 @@ class BlocksGemvBlock {
 #pragma unroll 1
     for (auto i = static_cast<int32_t>(threadIdx.x); i < items; i += kThreads) {
       const int32_t quad = i % 4, chunk = i / 4 % chunks, row = first_row + i / 4 / chunks;
-      const T* const from = args_.x.row(row) + 32 * chunk + 4 * quad;
-      const auto low = Vector<T, 4>::load(from), high = Vector<T, 4>::load(from + 16);
+      const int32_t column = 32 * chunk + 4 * quad;
+      const T* const from = args_.x.row(row) + column;
+      auto low = Vector<T, 4>::load(from), high = Vector<T, 4>::load(from + 16);
+      if (args_.norm != nullptr) {
+        const float factor = norm_factor(row);
+        normalise(low, factor, norm() + column);
+        normalise(high, factor, norm() + column + 16);
+      }
       Vector<__half, 8> operands;
       float sums[2] = {};
 #pragma unroll
@@ -187,34 +266,64 @@ class BlocksGemvBlock {
     }
   }
 
+  // Chunk j of a stage as one side of two products.
+  __device__ __forceinline__ void take_chunk(uint32_t (&a)[2][4], const StageReader<kType>& stage,
+                                             int j) const {
+    QuadDwords<kType> quads[2];
+    stage.quads(quads, j);
+    if constexpr (kNibbles<kType>) {
+      nibble_operand<kType>(a, quads);
+    } else {
+      quant_operand<__half, kType>(a, quads, quad_);
+    }
+  }
+
+  __device__ __forceinline__ void take_operands(Operands& x, int32_t stage) const {
+    const int32_t first_chunk = stage * Stage::kChunks;
+    if constexpr (kRows > 1) {
+      const uint32_t from = shared_address(x_ + min(pair_, common_.m - 1) * x_stride_ +
+                                           first_chunk * 64 + quad_ * 16);
+#pragma unroll
+      for (int j = 0; j < Stage::kChunks; ++j) {
+        x.of[j] = load_four(from + static_cast<uint32_t>(j * 64));
+      }
+    } else {
+      take_parts(x, first_chunk);
+    }
+  }
+  // One row of x: of a round of parts the one that is this lane's column, and zeros elsewhere.
+  __device__ __forceinline__ void take_parts(Operands& x, int32_t first_chunk) const {
+    const int own = pair_ / kColumnsOfPart;  // of a round
+    const bool any = pair_ % kColumnsOfPart == 0;
+#pragma unroll
+    for (int first = 0; first < Stage::kChunks; first += kRoundChunks) {
+      const uint4 words = load_four(shared_address(
+          x_ + (first_chunk + first + own / Stage::kPartsOfChunk) * 64 + quad_ * 16));
+#pragma unroll
+      for (int j = 0; j < kRoundChunks; ++j) {
+        const int part = j * Stage::kPartsOfChunk;
+        const bool low = any && own == part, high = any && own == part + Stage::kPartsOfChunk - 1;
+        x.of[first + j] = {low ? words.x : 0u, low ? words.y : 0u, high ? words.z : 0u,
+                           high ? words.w : 0u};
+      }
+    }
+  }
+
   // sums += x times a stage's columns of 16 rows of W.
-  __device__ __forceinline__ void add_stage(float (&sums)[4], float (&minima)[2]) const {
+  __device__ __forceinline__ void add_stage(float (&sums)[4], const Operands& x,
+                                            int32_t index) const {
     const StageReader<kType> stage{ring_ + slot_ * Stage::kBytes, pair_, quad_};
-    const int32_t first_chunk = turn_.stage * Stage::kChunks;
-    const float* const x_sums = x_sums_ + first_chunk * Stage::kPartsOfChunk * kRows;
+    const float* const x_sums = x_sums_ + index * Stage::kParts * kRows;
     PartScale own[Stage::kPartsOfLane][2];
 #pragma unroll
     for (int i = 0; i < Stage::kPartsOfLane; ++i) {
-      const int part = quad_ * Stage::kPartsOfLane + i;
-      stage.scales(own[i], part);
-      if constexpr (kMinimaApart) {
-        minima[0] = fmaf(own[i][0].minimum, x_sums[part], minima[0]);
-        minima[1] = fmaf(own[i][1].minimum, x_sums[part], minima[1]);
-      }
+      stage.scales(own[i], quad_ * Stage::kPartsOfLane + i);
     }
-    const uint32_t x =
-        shared_address(x_ + min(pair_, common_.m - 1) * x_stride_ + first_chunk * 64 + quad_ * 16);
 #pragma unroll
     for (int j = 0; j < Stage::kChunks; ++j) {
-      QuadDwords<kType> quads[2];
-      stage.quads(quads, j);
       uint32_t a[2][4];
-      if constexpr (kNibbles<kType>) {
-        nibble_operand<kType>(a, quads);
-      } else {
-        quant_operand<__half, kType>(a, quads, quad_);
-      }
-      const uint4 b = load_four(x + static_cast<uint32_t>(j * 64));
+      take_chunk(a, stage, j);
+      const uint4& b = x.of[j];
       float products[4];
       if constexpr (Stage::kPartsOfChunk == 1) {
         multiply_first<__half>(products, a[0], b.x, b.y);
@@ -231,20 +340,42 @@ class BlocksGemvBlock {
   __device__ __forceinline__ void add_scaled(float (&sums)[4], const float (&products)[4],
                                              const PartScale (&own)[Stage::kPartsOfLane][2],
                                              int part, const float* x_sums) const {
-    constexpr bool kHere = kMinimum && !kMinimaApart;
     float2 of_x{};
-    if constexpr (kHere) {
+    if constexpr (kMinimum) {
       of_x = load_two(shared_address(x_sums + part * kRows + 2 * quad_));
     }
-    add_part<kHere>(sums, share_scales<Stage::kPartsOfLane, kHere>(own, part), products, of_x);
+    add_part<kMinimum>(sums, share_scales<Stage::kPartsOfLane, kMinimum>(own, part), products,
+                       of_x);
   }
-  // Four lanes have the minima of a row's parts.
-  __device__ __forceinline__ void add_minima(float (&sums)[4], float (&minima)[2]) const {
+
+  // The same of one row of x, of the parts that this lane's columns are: sums[0] and sums[1] of its
+  // two rows of W.
+  __device__ __forceinline__ void add_stage_of_one_row(float (&sums)[4], const Operands& x,
+                                                       int32_t index) const {
+    const StageReader<kType> stage{ring_ + slot_ * Stage::kBytes, pair_, quad_};
+    const float* const x_sums = x_sums_ + index * Stage::kParts;
 #pragma unroll
-    for (int half = 0; half < 2; ++half) {
-      minima[half] += __shfl_xor_sync(0xffffffffu, minima[half], 1);
-      minima[half] += __shfl_xor_sync(0xffffffffu, minima[half], 2);
-      sums[2 * half] += minima[half];  // of the one row of x, which quad 0 has
+    for (int first = 0; first < Stage::kChunks; first += kRoundChunks) {
+      float products[2][4] = {};  // of the two halves of chunks
+#pragma unroll
+      for (int j = first; j < first + kRoundChunks; ++j) {
+        uint32_t a[2][4];
+        take_chunk(a, stage, j);
+        multiply_add<__half>(products[0], a[0], x.of[j].x, x.of[j].y);
+        multiply_add<__half>(products[1], a[1], x.of[j].z, x.of[j].w);
+      }
+#pragma unroll
+      for (int column = 0; column < 2; column += kColumnsOfPart) {
+        const int part = first * Stage::kPartsOfChunk + (2 * quad_ + column) / kColumnsOfPart;
+        PartScale scales[2];
+        stage.scales(scales, part);
+#pragma unroll
+        for (int row = 0; row < 2; ++row) {
+          const float product = products[0][2 * row + column] + products[1][2 * row + column];
+          sums[row] = fmaf(scales[row].scale, product, sums[row]);
+          if constexpr (kMinimum) sums[row] = fmaf(scales[row].minimum, x_sums[part], sums[row]);
+        }
+      }
     }
   }
 
@@ -252,30 +383,69 @@ class BlocksGemvBlock {
   __device__ __forceinline__ float* partial(int32_t group, int warp) const {
     return partial_ + (group * kWarps + warp) * kBlocksRows * common_.m;
   }
-  __device__ __forceinline__ void leave(const float (&sums)[4], int32_t group) const {
-    float* const to = partial(group, warp_);
-#pragma unroll
-    for (int i = 0; i < 4; ++i) {
-      const int column = 2 * quad_ + i % 2;
-      if (column < common_.m) to[(2 * pair_ + i / 2) * common_.m + column] = sums[i];
+  // Of this warp, which alone adds to them.
+  __device__ __forceinline__ void clear(int32_t first, int32_t count) const {
+    const int32_t numbers = kBlocksRows * common_.m;
+#pragma unroll 1
+    for (int32_t group = first; group < first + count; ++group) {
+      for (int32_t i = lane_; i < numbers; i += kWarpThreads) partial(group, warp_)[i] = 0.0f;
     }
+    __syncwarp();
+  }
+  __device__ __forceinline__ void add_to_partial(float (&sums)[4], int32_t group) const {
+    float* const to = partial(group, warp_);
+    if constexpr (kRows == 1) {
+#pragma unroll
+      for (int row = 0; row < 2; ++row) {
+        sums[row] += __shfl_xor_sync(0xffffffffu, sums[row], 1);
+        sums[row] += __shfl_xor_sync(0xffffffffu, sums[row], 2);
+      }
+      if (quad_ < 2) to[2 * pair_ + quad_] += quad_ == 0 ? sums[0] : sums[1];
+    } else {
+#pragma unroll
+      for (int i = 0; i < 4; ++i) {
+        const int column = 2 * quad_ + i % 2;
+        if (column < common_.m) to[(2 * pair_ + i / 2) * common_.m + column] += sums[i];
+      }
+    }
+  }
+  // A round's sums of all warps, of row `row` of its group `group` and a column of y.
+  __device__ __forceinline__ float sum_of(int32_t group, int32_t row, int32_t column) const {
+    const float* const from = partial(group, 0) + row * common_.m + column;
+    float sum = 0.0f;
+#pragma unroll
+    for (int warp = 0; warp < kWarps; ++warp) sum += from[warp * kBlocksRows * common_.m];
+    return !std::is_same_v<T, __half> && beyond_[column] ? sum * kF16Larger : sum;
   }
   __device__ __forceinline__ void finish(int32_t first, int32_t count,
                                          int32_t first_partial) const {
+    if (args_.gated) return finish_gated(first, count, first_partial);
     const int32_t rows = count * kBlocksRows;
     const int32_t first_row = (first_group_ + first) * kBlocksRows;
 #pragma unroll 1
     for (auto i = static_cast<int32_t>(threadIdx.x); i < rows * common_.m; i += kThreads) {
       const int32_t column = i / rows, of_round = i % rows, row = first_row + of_round;
       if (row >= common_.weight.rows) continue;
-      const float* const from = partial(first_partial + of_round / kBlocksRows, 0) +
-                                of_round % kBlocksRows * common_.m + column;
-      float sum = 0.0f;
-#pragma unroll
-      for (int warp = 0; warp < kWarps; ++warp) sum += from[warp * kBlocksRows * common_.m];
-      if (!std::is_same_v<T, __half> && beyond_[column]) sum *= kF16Larger;
+      float sum = sum_of(first_partial + of_round / kBlocksRows, of_round % kBlocksRows, column);
       if (common_.bias != nullptr) sum += common_.bias[row];
       common_.y.finish(column, row, sum, common_.accumulates);
+    }
+  }
+  __device__ __forceinline__ void finish_gated(int32_t first, int32_t count,
+                                               int32_t first_partial) const {
+    const int32_t rows = count / 2 * kBlocksRows, of_up = common_.weight.rows / 2;
+    const int32_t first_row = (first_group_ + first) / 2 * kBlocksRows;
+#pragma unroll 1
+    for (auto i = static_cast<int32_t>(threadIdx.x); i < rows * common_.m; i += kThreads) {
+      const int32_t column = i / rows, of_round = i % rows, row = first_row + of_round;
+      const int32_t pair = first_partial + of_round / kBlocksRows * 2;
+      float gate = sum_of(pair, of_round % kBlocksRows, column);
+      float up = sum_of(pair + 1, of_round % kBlocksRows, column);
+      if (common_.bias != nullptr) {
+        gate += common_.bias[row];
+        up += common_.bias[of_up + row];
+      }
+      common_.y.finish(column, row, activated(args_.activation, gate) * up, false);
     }
   }
 
@@ -284,13 +454,14 @@ class BlocksGemvBlock {
   const int warp_, lane_, pair_, quad_;
   const int32_t stages_of_group_, x_stride_;
   Barrier* const arrived_;
+  BlocksGemvBarriers& barriers_;
   bool* const beyond_;
   std::byte* const ring_;  // of this warp
   std::byte* const x_;
   float* const x_sums_;
   float* const partial_;
   int32_t first_group_, groups_;
-  GemvTurn turn_{0, 0}, load_{0, 0};  // the stage to multiply next, the one to ask for next
+  BlocksGemvTurn load_;  // the stage to ask for next
   int32_t slot_ = 0;
   uint32_t phase_ = 0;
 };

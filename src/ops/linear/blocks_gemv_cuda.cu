@@ -4,47 +4,72 @@
 
 namespace headrace {
 
-bool blocks_gemv_fits(const DeviceTraits& traits, const LinearArgs& args) {
-  if (!blocks_fit(traits, args) || traits.compute_capability != 90 || traits.batch_invariant ||
-      args.x.rows() > kBlocksGemvRowsMax || !gpu::rows_aligned(args.x)) {
+namespace {
+
+LinearArgs product(const FusedLinearArgs& args) {
+  return {
+      .x = args.x, .weight = args.weight, .bias = args.bias, .y = args.y, .output = args.output};
+}
+
+bool norm_fits(const FusedLinearArgs& args) {
+  return args.norm == nullptr || (args.norm->residual.data == nullptr && args.norm->groups == 1 &&
+                                  gpu::multiple_of_access(args.norm->weight));
+}
+// A group of gate and one of up are of one segment.
+bool gate_fits(const FusedLinearArgs& args) {
+  return args.gate == nullptr ||
+         (args.weight->segments().size() == 1 && args.weight->n() % (2 * kLinearGroupRows) == 0);
+}
+
+}  // namespace
+
+bool blocks_gemv_fits(const DeviceTraits& traits, const FusedLinearArgs& args) {
+  if (!blocks_fit(traits, product(args)) || traits.compute_capability != 90 ||
+      traits.batch_invariant || args.x.rows() > kBlocksGemvRowsMax || !gpu::rows_aligned(args.x) ||
+      !norm_fits(args) || !gate_fits(args)) {
     return false;
   }
   for (const LinearWeight::Segment& segment : args.weight->segments()) {
-    const BlocksGemvPlan plan =
-        plan_blocks_gemv(args.x.rows(), args.weight->k(), segment, traits.sm_count);
-    if (plan.blocks == 0) return false;
+    if (plan_blocks_gemv(product_of(args), segment, traits.sm_count).blocks == 0) return false;
   }
   return true;
 }
 
 // Measured on an H200 with Q4_K (docs/kernels/notebook/linear.md): of few rows of W and four of x
 // `blocks` is ahead.
-bool blocks_gemv_pays(const DeviceTraits& traits, const LinearArgs& args) {
+bool blocks_gemv_pays(const DeviceTraits& traits, const FusedLinearArgs& args) {
   constexpr int64_t kSmall = 20'000'000;
   return blocks_gemv_fits(traits, args) &&
          (args.x.rows() < 4 || args.weight->n() * args.weight->k() >= kSmall);
 }
+// With more rows `blocks_wide` is ahead, which has nothing before or after it.
+bool fused_blocks_gemv_pays(const DeviceTraits& traits, const FusedLinearArgs& args) {
+  constexpr int64_t kRowsMax = 4;
+  return args.x.rows() <= kRowsMax && blocks_gemv_pays(traits, args);
+}
 
-void run_blocks_gemv(OpContext& context, const LinearArgs& args) {
+void run_blocks_gemv(OpContext& context, const FusedLinearArgs& args) {
   gpu::with_half_type(args.x.dtype, [&]<class T>(gpu::ElementType<T>) {
     for (const LinearWeight::Segment& segment : args.weight->segments()) {
       const gpu::BlocksGemvArguments<T> arguments{
-          .common = gpu::blocks_arguments<T>(args, segment),
+          .common = gpu::blocks_arguments<T>(product(args), segment),
           .x = gpu::rows_of<T>(args.x),
-          .plan = plan_blocks_gemv(args.x.rows(), args.weight->k(), segment,
-                                   context.device.traits().sm_count)};
+          .norm = args.norm == nullptr ? nullptr : args.norm->weight,
+          .eps = args.norm == nullptr ? 0.0f : args.norm->eps,
+          .gated = args.gate != nullptr,
+          .activation = args.gate == nullptr ? Activation::kSilu : *args.gate,
+          .plan = plan_blocks_gemv(product_of(args), segment, context.device.traits().sm_count)};
       const gpu::LaunchShape shape{.blocks = static_cast<unsigned>(arguments.plan.blocks),
                                    .threads = kBlocksGemvWarps * gpu::kWarpThreads,
                                    .shared_bytes = arguments.plan.shared_bytes,
                                    .carveout = gpu::Carveout::kAllShared};
       gpu::with_block_type(segment.dtype, [&]<int kType>() {
-        constexpr bool kMinimum = gpu::kFormat<kType>.minimum;
         const auto launch = [&](auto* kernel) {
           gpu::check_launch(context.stream, gpu::launch_overlapped(
                                                 kernel, shape, gpu::stream_of(context), arguments));
         };
-        if (kMinimum && args.x.rows() == 1) {
-          launch(&gpu::blocks_gemv < T, kType, kMinimum ? 1 : kBlocksGemvRowsMax >);
+        if (args.x.rows() == 1) {
+          launch(&gpu::blocks_gemv<T, kType, 1>);
         } else {
           launch(&gpu::blocks_gemv<T, kType, kBlocksGemvRowsMax>);
         }

@@ -1,10 +1,16 @@
-// Cuts of packed weights: every group has one thread block, which finds room for what it keeps.
+// Cuts of packed weights: every group has one thread block, which finds room for what it keeps,
+// and every stage of it one warp.
 #include <gtest/gtest.h>
 
+#include <algorithm>
+#include <map>
 #include <string>
+#include <utility>
+#include <vector>
 
 #include "ops/linear/blocks.h"
 #include "ops/linear/blocks_gemv.h"
+#include "ops/linear/blocks_gemv_layout.h"
 #include "ops/linear/segment_fixture.h"
 #include "ops/packing/pack_blocks.h"
 
@@ -30,7 +36,7 @@ TEST(BlocksGemvPlan, GroupsAreSharedOutAndFindRoom) {
           SCOPED_TRACE(std::string(dtype_name(type)) + " K" + std::to_string(k) + " groups " +
                        std::to_string(groups) + " M" + std::to_string(m));
           const BlocksGemvPlan plan =
-              plan_blocks_gemv(m, k, segment_of(type, groups), kMultiprocessors);
+              plan_blocks_gemv({.m = m, .k = k}, segment_of(type, groups), kMultiprocessors);
           // Half of what a multiprocessor has holds any two stages and sums.
           if (plan.blocks == 0) {
             EXPECT_GT(2 * m * k, kSharedOfABlock / 4);
@@ -52,10 +58,72 @@ TEST(BlocksGemvPlan, GroupsAreSharedOutAndFindRoom) {
   }
 }
 
+TEST(BlocksGemvPlan, GatesAndNormsFindRoom) {
+  for (const int64_t k : {1024, 4096, 8192}) {
+    for (const int64_t groups : {2, 66, 264, 266, 1792}) {
+      for (int64_t m = 1; m <= kBlocksGemvRowsMax; ++m) {
+        for (const bool normed : {false, true}) {
+          SCOPED_TRACE("K" + std::to_string(k) + " groups " + std::to_string(groups) + " M" +
+                       std::to_string(m));
+          const BlocksGemvPlan plan =
+              plan_blocks_gemv({.m = m, .k = k, .gated = true, .normed = normed},
+                               segment_of(DType::kQ4_K, groups), kMultiprocessors);
+          if (plan.blocks == 0) {
+            EXPECT_GT(2 * m * k, kSharedOfABlock / 4);
+            continue;
+          }
+          EXPECT_EQ(2 * (int64_t{plan.blocks} * plan.share + plan.blocks_with_more), groups);
+          EXPECT_EQ(plan.round_groups % 2, 0);
+          const int64_t sums = int64_t{2} * plan.round_groups * kBlocksGemvWarps * 16 * m * 4;
+          const int64_t ring = kBlocksGemvWarps * plan.stages * stage_bytes(DType::kQ4_K);
+          EXPECT_GE(plan.shared_bytes, ring + m * plan.x_stride + sums);
+          if (normed) EXPECT_GE(plan.shared_bytes, ring + m * plan.x_stride + 4 * k);
+        }
+      }
+    }
+  }
+}
+
+TEST(BlocksGemvTurns, EveryStageOfEveryGroupIsOneWarps) {
+  for (const int32_t stages : {1, 4, 9, 16, 56}) {
+    for (const int32_t groups : {1, 2, 3, 14, 61}) {
+      for (const int32_t round : {1, 2, 12}) {
+        std::map<std::pair<int32_t, int32_t>, int> times;  // by group and stage
+        for (int32_t warp = 0; warp < kBlocksGemvWarps; ++warp) {
+          for (int32_t first = 0; first < groups; first += round) {
+            BlocksGemvTurn turn;
+            for (turn.begin(first, std::min(round, groups - first), stages, warp); turn.left > 0;
+                 turn.next()) {
+              ++times[{turn.round_first + turn.group, turn.stage}];
+              EXPECT_LT(turn.group, turn.round_groups);
+              EXPECT_LT(turn.stage, stages);
+            }
+          }
+        }
+        EXPECT_EQ(std::ssize(times), int64_t{stages} * groups);
+        for (const auto& [which, count] : times) EXPECT_EQ(count, 1);
+      }
+    }
+  }
+}
+
+TEST(BlocksGemvTurns, GateStandsBesideItsUp) {
+  std::vector<int32_t> order;
+  for (int32_t i = 0; i < 6; ++i) order.push_back(blocks_gemv_group(i, 6, true));
+  EXPECT_EQ(order, (std::vector<int32_t>{0, 3, 1, 4, 2, 5}));
+  EXPECT_EQ(blocks_gemv_group(4, 6, false), 4);
+}
+
 TEST(BlocksGemvPlan, OfWholeStagesAlone) {
-  EXPECT_EQ(plan_blocks_gemv(1, 576, segment_of(DType::kQ4_0, 10), kMultiprocessors).blocks, 0);
-  EXPECT_EQ(plan_blocks_gemv(1, 640, segment_of(DType::kQ8_0, 10), kMultiprocessors).blocks, 10);
-  EXPECT_EQ(plan_blocks_gemv(1, 640, segment_of(DType::kQ4_0, 10), kMultiprocessors).blocks, 0);
+  EXPECT_EQ(
+      plan_blocks_gemv({.m = 1, .k = 576}, segment_of(DType::kQ4_0, 10), kMultiprocessors).blocks,
+      0);
+  EXPECT_EQ(
+      plan_blocks_gemv({.m = 1, .k = 640}, segment_of(DType::kQ8_0, 10), kMultiprocessors).blocks,
+      10);
+  EXPECT_EQ(
+      plan_blocks_gemv({.m = 1, .k = 640}, segment_of(DType::kQ4_0, 10), kMultiprocessors).blocks,
+      0);
 }
 
 }  // namespace

@@ -1,6 +1,7 @@
 #include <algorithm>
 #include <iterator>
 
+#include "base/round_up.h"
 #include "ops/linear/blocks.h"
 #include "ops/linear/blocks_gemv.h"
 #include "ops/linear/blocks_tiles.h"
@@ -189,27 +190,31 @@ BlocksTilesPlan plan_blocks_tiles(const BlocksWideRows& rows, const LinearWeight
   return plan;
 }
 
-BlocksGemvPlan plan_blocks_gemv(int64_t m, int64_t k, const LinearWeight::Segment& segment,
+BlocksGemvPlan plan_blocks_gemv(const FusedProduct& product, const LinearWeight::Segment& segment,
                                 int32_t sm_count) {
   // One block a multiprocessor, of this kernel and the next (gemv_plan.cc).
   constexpr int64_t kSharedMax = 226 << 10, kSharedMin = 116 << 10;
   constexpr int64_t kSumsOfRounds = 24 << 10, kStagesMin = 2, kPadding = 128;
   const PackedFormat& format = packed_format_of(segment.dtype);
+  const int64_t m = product.m, k = product.k, dealt = product.gated ? 2 : 1;
   if (m == 0 || k % (32 * packed_stage_chunks(format.low_bits)) != 0) return {};
   const int64_t stage = kBlocksGemvWarps * stage_bytes(format);
-  const int64_t share = (segment.group_count + sm_count - 1) / sm_count;
-  const int64_t blocks = (segment.group_count + share - 1) / share;
-  const int64_t sums_of_group = 4 * kBlocksGemvWarps * kLinearGroupRows * m;
-  const int64_t round = std::clamp<int64_t>(kSumsOfRounds / 2 / sums_of_group, 1, share);
+  const int64_t units = segment.group_count / dealt;
+  const int64_t share = divide_up(units, int64_t{sm_count});
+  const int64_t blocks = divide_up(units, share);
+  const int64_t sums_of_unit = dealt * 4 * kBlocksGemvWarps * kLinearGroupRows * m;
+  const int64_t round = std::clamp<int64_t>(kSumsOfRounds / 2 / sums_of_unit, 1, share);
   const int64_t x_sums = format.minimum ? k / format.part_columns * 8 * 4 : 0;
   const int64_t x_stride = 2 * k + 64;  // rows side by side begin in other banks
-  const int64_t rest = m * x_stride + x_sums + 2 * round * sums_of_group + kPadding;
+  // The norm's weights lie where sums of rounds will.
+  const int64_t sums = std::max(2 * round * sums_of_unit, product.normed ? 4 * k : 0);
+  const int64_t rest = m * x_stride + x_sums + sums + kPadding;
   const int64_t stages = std::min<int64_t>((kSharedMax - rest) / stage, kBlocksGemvStagesMax);
   if (rest > kSharedMax || stages < kStagesMin) return {};
   return {.blocks = static_cast<int32_t>(blocks),
-          .share = static_cast<int32_t>(segment.group_count / blocks),
-          .blocks_with_more = static_cast<int32_t>(segment.group_count % blocks),
-          .round_groups = static_cast<int32_t>(round),
+          .share = static_cast<int32_t>(units / blocks),
+          .blocks_with_more = static_cast<int32_t>(units % blocks),
+          .round_groups = static_cast<int32_t>(dealt * round),
           .stages = static_cast<int32_t>(stages),
           .x_stride = static_cast<int32_t>(x_stride),
           .shared_bytes = static_cast<int32_t>(std::max(stages * stage + rest, kSharedMin))};

@@ -4,7 +4,8 @@
 //   x [M, K] f16 or bf16, rows on 16 bytes;  W [N, K] block types;  y [M, N] of x's type or f32
 #pragma once
 
-#include "ops/linear/linear.h"
+#include "ops/linear/activated_linear.h"
+#include "ops/linear/norm_linear.h"
 
 namespace headrace {
 
@@ -13,6 +14,14 @@ bool blocks_wide_fit(const DeviceTraits& traits, const LinearArgs& args);
 // Where it is the choice.
 bool blocks_wide_pay(const DeviceTraits& traits, const LinearArgs& args);
 void run_blocks_wide(OpContext& context, const LinearArgs& args);
+// With the norm before it or the gates, where it is the choice: rows become F16 where they are
+// normalised or gates are applied.
+bool norm_blocks_wide_fit(const DeviceTraits& traits, const NormLinearArgs& args);
+void run_norm_blocks_wide(OpContext& context, const NormLinearArgs& args);
+bool norm_gated_blocks_wide_fit(const DeviceTraits& traits, const NormGatedLinearArgs& args);
+void run_norm_gated_blocks_wide(OpContext& context, const NormGatedLinearArgs& args);
+bool activated_blocks_wide_fit(const DeviceTraits& traits, const ActivatedLinearArgs& args);
+void run_activated_blocks_wide(OpContext& context, const ActivatedLinearArgs& args);
 
 inline constexpr int kBlocksWideWarps = 8;       // of a block that multiply, a group of W each
 inline constexpr int32_t kWideStepChunks = 8;    // of 32 columns, of a step of K

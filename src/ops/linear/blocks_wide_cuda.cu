@@ -21,19 +21,22 @@ void launch(OpContext& context, const gpu::WideArguments<T>& arguments) {
                                            gpu::stream_of(context), arguments));
 }
 
-template <class T>
-void multiply_wide(OpContext& context, const LinearArgs& args) {
+// `source`: rows, or the arguments of the op that makes them.
+template <class T, class Source>
+void multiply_made(OpContext& context, const LinearArgs& args, const Source& source) {
+  constexpr gpu::RowsOfX kSource = gpu::kRowsOf<Source>;
   const Workspace::Mark mark(context.workspace);
-  const int64_t m = args.x.rows();
-  const BlocksWideRows rows = blocks_wide_rows(m, *args.weight);
+  const BlocksWideRows rows = blocks_wide_rows(args.x.rows(), *args.weight);
   std::byte* const x = context.workspace.take(rows.bytes);
   const int32_t staged = rows.x_blocks * 8 * rows.tiles;  // those past the end too
   auto* const factors = reinterpret_cast<float*>(x + rows.bytes) - staged;
-  const int32_t threads = std::min(rows.steps * gpu::kWarpThreads, gpu::kStageRowsThreads);
-  gpu::launch(context, gpu::stage_rows<T>, static_cast<unsigned>(staged), threads,
-              gpu::StageRowsArguments<T>{
-                  gpu::rows_of<T>(args.x), x, factors, static_cast<int32_t>(m),
-                  static_cast<int32_t>(args.x.columns() / 32), rows.steps, rows.tiles});
+  const int32_t threads = std::min(rows.steps * gpu::kWarpThreads, gpu::kWideRowThreads);
+  gpu::launch(context, gpu::stage_wide_rows<T, kSource>, static_cast<unsigned>(staged), threads,
+              {.rows = gpu::made_rows<T>(source),
+               .out = x,
+               .factors = factors,
+               .steps = rows.steps,
+               .tiles = rows.tiles});
   for (const LinearWeight::Segment& segment : args.weight->segments()) {
     const gpu::WideArguments<T> arguments{
         gpu::blocks_arguments<T>(args, segment), x, factors, rows,
@@ -44,6 +47,12 @@ void multiply_wide(OpContext& context, const LinearArgs& args) {
       launch<T, kType, 8>(context, arguments);
     });
   }
+}
+
+template <class Source>
+void multiply(OpContext& context, const LinearArgs& args, const Source& source) {
+  gpu::with_half_type(
+      args.x.dtype, [&]<class T>(gpu::ElementType<T>) { multiply_made<T>(context, args, source); });
 }
 
 }  // namespace
@@ -64,8 +73,30 @@ bool blocks_wide_pay(const DeviceTraits& traits, const LinearArgs& args) {
 }
 
 void run_blocks_wide(OpContext& context, const LinearArgs& args) {
-  gpu::with_half_type(args.x.dtype,
-                      [&]<class T>(gpu::ElementType<T>) { multiply_wide<T>(context, args); });
+  multiply(context, args, args.x);
+}
+
+bool norm_blocks_wide_fit(const DeviceTraits& traits, const NormLinearArgs& args) {
+  return blocks_wide_pay(traits, args.linear) && gpu::norm_fits_made_rows(args.norm);
+}
+void run_norm_blocks_wide(OpContext& context, const NormLinearArgs& args) {
+  multiply(context, args.linear, args.norm);
+}
+
+bool norm_gated_blocks_wide_fit(const DeviceTraits& traits, const NormGatedLinearArgs& args) {
+  return blocks_wide_pay(traits, gate_up_product(args.gated)) &&
+         gpu::norm_fits_made_rows(args.norm);
+}
+void run_norm_gated_blocks_wide(OpContext& context, const NormGatedLinearArgs& args) {
+  multiply(context, gate_up_product(args.gated), args.norm);
+  activate_gate_up(context, args.gated);
+}
+
+bool activated_blocks_wide_fit(const DeviceTraits& traits, const ActivatedLinearArgs& args) {
+  return blocks_wide_pay(traits, args.linear) && gpu::gates_fit_made_rows(args.gates);
+}
+void run_activated_blocks_wide(OpContext& context, const ActivatedLinearArgs& args) {
+  multiply(context, args.linear, args.gates);
 }
 
 }  // namespace headrace

@@ -86,12 +86,12 @@ constexpr std::array kLinear = {
     Kernel<LinearArgs>{"linear/cuda/exact_any", exact_any_fits, run_exact_any},
     Kernel<LinearArgs>{"linear/cuda/blocks_tiles", blocks_tiles_pay, run_blocks_tiles},
     Kernel<LinearArgs>{"linear/cuda/blocks_wide", blocks_wide_pay, run_blocks_wide},
-    Kernel<LinearArgs>{"linear/cuda/blocks_gemv", blocks_gemv_pays, run_blocks_gemv},
+    kernel<LinearArgs, blocks_gemv_pays, run_blocks_gemv>("linear/cuda/blocks_gemv"),
     Kernel<LinearArgs>{"linear/cuda/blocks", blocks_pay, run_blocks},
     Kernel<LinearArgs>{"linear/cuda/unpacked", unpacked_fits, run_unpacked},
     Kernel<LinearArgs>{"linear/cuda/blocks_any_rows", blocks_fit, run_blocks, Selection::kByName},
-    Kernel<LinearArgs>{"linear/cuda/blocks_gemv_any_size", blocks_gemv_fits, run_blocks_gemv,
-                       Selection::kByName},
+    kernel<LinearArgs, blocks_gemv_fits, run_blocks_gemv>("linear/cuda/blocks_gemv_any_size",
+                                                          Selection::kByName),
     Kernel<LinearArgs>{"linear/cuda/blocks_tiles_any_rows", blocks_tiles_fit, run_blocks_tiles,
                        Selection::kByName},
     Kernel<LinearArgs>{"linear/cuda/blocks_wide_any_rows", blocks_wide_fit, run_blocks_wide,
@@ -143,6 +143,8 @@ void run_gated_wgmma(OpContext& context, const GatedLinearArgs& args) {
 
 constexpr std::array kGatedLinear = {
     kernel<GatedLinearArgs, gemv_pays, run_gemv>("gated_linear/cuda/gemv"),
+    kernel<GatedLinearArgs, fused_blocks_gemv_pays, run_blocks_gemv>(
+        "gated_linear/cuda/blocks_gemv"),
     Kernel<GatedLinearArgs>{"gated_linear/cuda/stream", gated_stream_pays, run_gated_stream},
     Kernel<GatedLinearArgs>{"gated_linear/cuda/wgmma", gated_wgmma_pays, run_gated_wgmma},
     Kernel<GatedLinearArgs>{"gated_linear/cuda/wgmma_any_rows", gated_wgmma_fits, run_gated_wgmma,
@@ -150,44 +152,63 @@ constexpr std::array kGatedLinear = {
     kernel<GatedLinearArgs, resident_fits, run_resident>("gated_linear/cuda/resident",
                                                          Selection::kByName),
     kernel<GatedLinearArgs, gemv_fits, run_gemv>("gated_linear/cuda/gemv_any_size",
-                                                 Selection::kByName)};
+                                                 Selection::kByName),
+    kernel<GatedLinearArgs, blocks_gemv_fits, run_blocks_gemv>(
+        "gated_linear/cuda/blocks_gemv_any_size", Selection::kByName)};
 
 // --- the others ---
 
 constexpr std::array kNormLinear = {
     kernel<NormLinearArgs, resident_pays, run_resident>("norm_linear/cuda/resident"),
     kernel<NormLinearArgs, gemv_pays, run_gemv>("norm_linear/cuda/gemv"),
+    kernel<NormLinearArgs, fused_blocks_gemv_pays, run_blocks_gemv>("norm_linear/cuda/blocks_gemv"),
     Kernel<NormLinearArgs>{"norm_linear/cuda/float8", norm_float8_fits, run_norm_float8},
+    Kernel<NormLinearArgs>{"norm_linear/cuda/blocks_wide", norm_blocks_wide_fit,
+                           run_norm_blocks_wide},
     Kernel<NormLinearArgs>{"norm_linear/cuda/blocks_tiles", norm_blocks_tiles_fit,
                            run_norm_blocks_tiles},
     kernel<NormLinearArgs, resident_fits, run_resident>("norm_linear/cuda/resident_any_rows",
                                                         Selection::kByName),
     kernel<NormLinearArgs, gemv_fits, run_gemv>("norm_linear/cuda/gemv_any_size",
-                                                Selection::kByName)};
+                                                Selection::kByName),
+    kernel<NormLinearArgs, blocks_gemv_fits, run_blocks_gemv>(
+        "norm_linear/cuda/blocks_gemv_any_size", Selection::kByName)};
 
 constexpr std::array kNormGatedLinear = {
     kernel<NormGatedLinearArgs, resident_pays, run_resident>("norm_gated_linear/cuda/resident"),
     kernel<NormGatedLinearArgs, gemv_pays, run_gemv>("norm_gated_linear/cuda/gemv"),
+    kernel<NormGatedLinearArgs, fused_blocks_gemv_pays, run_blocks_gemv>(
+        "norm_gated_linear/cuda/blocks_gemv"),
     Kernel<NormGatedLinearArgs>{"norm_gated_linear/cuda/float8", norm_gated_float8_fits,
                                 run_norm_gated_float8},
+    Kernel<NormGatedLinearArgs>{"norm_gated_linear/cuda/blocks_wide", norm_gated_blocks_wide_fit,
+                                run_norm_gated_blocks_wide},
     Kernel<NormGatedLinearArgs>{"norm_gated_linear/cuda/blocks_tiles", norm_gated_blocks_tiles_fit,
                                 run_norm_gated_blocks_tiles},
     kernel<NormGatedLinearArgs, resident_fits, run_resident>(
         "norm_gated_linear/cuda/resident_any_rows", Selection::kByName),
     kernel<NormGatedLinearArgs, gemv_fits, run_gemv>("norm_gated_linear/cuda/gemv_any_size",
-                                                     Selection::kByName)};
+                                                     Selection::kByName),
+    kernel<NormGatedLinearArgs, blocks_gemv_fits, run_blocks_gemv>(
+        "norm_gated_linear/cuda/blocks_gemv_any_size", Selection::kByName)};
 
 constexpr std::array kActivatedLinear = {
     Kernel<ActivatedLinearArgs>{"activated_linear/cuda/float8", activated_float8_fits,
                                 run_activated_float8},
+    Kernel<ActivatedLinearArgs>{"activated_linear/cuda/blocks_wide", activated_blocks_wide_fit,
+                                run_activated_blocks_wide},
     Kernel<ActivatedLinearArgs>{"activated_linear/cuda/blocks_tiles", activated_blocks_tiles_fit,
                                 run_activated_blocks_tiles}};
 
 constexpr std::array kResidualLinear = {
     kernel<ResidualLinearArgs, resident_pays, run_resident>("residual_linear/cuda/resident"),
     kernel<ResidualLinearArgs, gemv_pays, run_gemv>("residual_linear/cuda/gemv"),
+    kernel<ResidualLinearArgs, fused_blocks_gemv_pays, run_blocks_gemv>(
+        "residual_linear/cuda/blocks_gemv"),
     kernel<ResidualLinearArgs, gemv_fits, run_gemv>("residual_linear/cuda/gemv_any_size",
-                                                    Selection::kByName)};
+                                                    Selection::kByName),
+    kernel<ResidualLinearArgs, blocks_gemv_fits, run_blocks_gemv>(
+        "residual_linear/cuda/blocks_gemv_any_size", Selection::kByName)};
 
 }  // namespace
 

@@ -225,14 +225,17 @@ void expect_near(const std::vector<float>& result, const std::vector<float>& exp
   }
 }
 
-// Many rows by packed block types: the kernel that makes F16 of rows normalises them, too, and adds
-// what waits, as two ops do.
+// Some dozens of rows and many by packed block types: the kernel that makes F16 of rows normalises
+// them, too, and adds what waits, as two ops do.
 TEST(NormLinearCuda, RowsOfBlocksAreNormalisedAsByTwoOps) {
   HR_CUDA_DEVICE_OR_SKIP(cuda);
   struct Shape3 {
     int64_t m, n, k;
   };
-  for (const auto& [m, n, k] : {Shape3{65, 96, 576},
+  for (const auto& [m, n, k] : {Shape3{9, 96, 576},
+                                {40, 130, 2304},
+                                {64, 96, 14336},
+                                {65, 96, 576},
                                 {130, 400, 2304},
                                 {300, 34, 14336},
                                 {600, 160, 4096},
@@ -268,7 +271,9 @@ TEST(NormLinearCuda, RowsOfBlocksAreNormalisedAsByTwoOps) {
           OpContext context = cuda.context();
           context.hooks = &hooks;
           ASSERT_EQ(choose_kernel(context, norm_linear_kernels(), args).name,
-                    two_ops ? "norm_linear/two_ops" : "norm_linear/cuda/blocks_tiles");
+                    two_ops   ? "norm_linear/two_ops"
+                    : m <= 64 ? "norm_linear/cuda/blocks_wide"
+                              : "norm_linear/cuda/blocks_tiles");
           norm_linear(context, args);
           sums.push_back(x_on.read());
           results.push_back(y.read());
@@ -292,7 +297,7 @@ TEST(NormLinearCuda, GatedRowsOfBlocksAreNormalisedAsByTwoOps) {
     const LinearWeight weight =
         std::move(LinearWeight::pack(cuda.device(), sources, compute_of(dtype)).value());
     const CudaArray<float> norm_on(cuda, random_floats(rng, kK));
-    for (const int64_t m : {65, 300, 1030}) {
+    for (const int64_t m : {12, 65, 300, 1030}) {
       SCOPED_TRACE(std::string(dtype_name(of_up)) + " M" + std::to_string(m));
       const std::vector<float> x = rounded_floats(rng, dtype, m * kK);
       std::vector<std::vector<float>> results;
@@ -315,11 +320,116 @@ TEST(NormLinearCuda, GatedRowsOfBlocksAreNormalisedAsByTwoOps) {
         OpContext context = cuda.context();
         context.hooks = &hooks;
         ASSERT_EQ(choose_kernel(context, norm_gated_linear_kernels(), args).name,
-                  two_ops ? "norm_gated_linear/two_ops" : "norm_gated_linear/cuda/blocks_tiles");
+                  two_ops   ? "norm_gated_linear/two_ops"
+                  : m <= 64 ? "norm_gated_linear/cuda/blocks_wide"
+                            : "norm_gated_linear/cuda/blocks_tiles");
         norm_gated_linear(context, args);
         results.push_back(y.read());
       }
       expect_near(results[1], results[0], 0.03);
+    }
+  }
+}
+
+// What stands before and after a product of few rows is in its launch: as two ops do it, with a row
+// that has numbers beyond F16 too.
+struct FewRowsOfBlocks {
+  DType type, dtype;
+  int64_t m, n, k;  // n: rows of W
+  bool bias, large;
+};
+
+class FewRowsFixture {
+ public:
+  FewRowsFixture(TestDevice& cuda, const FewRowsOfBlocks& c)
+      : cuda_(cuda),
+        c_(c),
+        rng_(static_cast<uint64_t>(c.m + c.k)),
+        values_(rng_, c.type, c.n, c.k),
+        weight_(packed()),
+        bias_on_(cuda, random_floats(rng_, c.n)),
+        norm_on_(cuda, random_floats(rng_, c.k)),
+        x_(rounded_floats(rng_, c.dtype, c.m * c.k)) {
+    if (!c.large) return;
+    for (int64_t i = 0; i < c.k; i += 3) x_[static_cast<size_t>((c.m - 1) * c.k + i)] *= 0x1p20f;
+  }
+
+  std::vector<float> run(bool normed, bool gated, bool fused) {
+    CudaMatrix x_on(cuda_, c_.dtype, c_.m, c_.k, 8, &x_);
+    CudaMatrix rows(cuda_, c_.dtype, c_.m, c_.k, 0, nullptr);
+    CudaMatrix gate_up(cuda_, c_.dtype, c_.m, c_.n, 0, nullptr);
+    CudaMatrix y(cuda_, c_.dtype, c_.m, gated ? c_.n / 2 : c_.n, 8, nullptr);
+    const RmsNormArgs norm{.x = x_on.view(),
+                           .residual = {},
+                           .weight = norm_on_.data(),
+                           .eps = kEps,
+                           .out = rows.view()};
+    const ConstTensorView x = normed ? ConstTensorView(rows.view()) : x_on.view();
+    const float* bias = c_.bias ? bias_on_.data() : nullptr;
+    const LinearArgs linear{.x = x, .weight = &weight_, .bias = bias, .y = y.view()};
+    const GatedLinearArgs gates{
+        .x = x, .weight = &weight_, .bias = bias, .gate_up = gate_up.view(), .y = y.view()};
+    if (normed && gated) {
+      run_named(norm_gated_linear_kernels(), NormGatedLinearArgs{norm, gates}, fused);
+    } else if (normed) {
+      run_named(norm_linear_kernels(), NormLinearArgs{norm, linear}, fused);
+    } else {
+      run_named(gated_linear_kernels(), gates, fused);
+    }
+    return y.read();
+  }
+
+ private:
+  LinearWeight packed() {
+    const LinearSource source{values_.view(), {}};
+    return std::move(
+        LinearWeight::pack(cuda_.device(), {&source, 1}, compute_of(c_.dtype)).value());
+  }
+  template <class Args>
+  void run_named(const KernelSet<Args>& kernels, const Args& args, bool fused) {
+    OpContext context = cuda_.context();
+    int found = 0;
+    for (const Kernel<Args>& kernel : kernels.all()) {
+      const std::string_view suffix = fused ? "/cuda/blocks_gemv_any_size" : "/two_ops";
+      if (!kernel.name.ends_with(suffix) || !takes(cuda_, kernel, args)) continue;
+      ++found;
+      kernel.run(context, args);
+    }
+    EXPECT_EQ(found, 1);
+  }
+
+  TestDevice& cuda_;
+  const FewRowsOfBlocks c_;
+  Rng rng_;
+  const RandomMatrix values_;
+  const LinearWeight weight_;
+  const CudaArray<float> bias_on_, norm_on_;
+  std::vector<float> x_;
+};
+
+TEST(NormLinearCuda, FewRowsOfBlocksAreNormalisedAndGatedInTheLaunch) {
+  HR_CUDA_DEVICE_OR_SKIP(cuda);
+  for (const DType type : {DType::kQ4_K, DType::kQ6_K, DType::kQ8_0, DType::kQ4_Z, DType::kQ2_K}) {
+    for (const FewRowsOfBlocks& c : {FewRowsOfBlocks{type, DType::kBF16, 1, 96, 4096, true, false},
+                                     {type, DType::kF16, 1, 8640, 1024, false, false},
+                                     {type, DType::kBF16, 1, 64, 14336, false, true},
+                                     {type, DType::kBF16, 3, 4416, 2304, false, false},
+                                     {type, DType::kF16, 4, 32, 4096, true, false},
+                                     {type, DType::kBF16, 7, 4448, 1024, true, true}}) {
+      FewRowsFixture fixture(cuda, c);
+      for (const auto& [normed, gated] : {std::pair{true, false}, {false, true}, {true, true}}) {
+        SCOPED_TRACE(std::string(dtype_name(type)) + " " + std::string(dtype_name(c.dtype)) + " M" +
+                     std::to_string(c.m) + " N" + std::to_string(c.n) + " K" + std::to_string(c.k) +
+                     (normed ? " normed" : "") + (gated ? " gated" : ""));
+        const std::vector<float> expected = fixture.run(normed, gated, false);
+        const std::vector<float> result = fixture.run(normed, gated, true);
+        float most = 0;
+        for (const float value : expected) most = std::max(most, std::abs(value));
+        ASSERT_GT(most, 0.0f);
+        for (size_t i = 0; i < result.size(); ++i) {
+          ASSERT_NEAR(result[i], expected[i], 0.01f * most + 0.02f * std::abs(expected[i])) << i;
+        }
+      }
     }
   }
 }
