@@ -26,9 +26,9 @@ TEST(RgLruMixer, ConvolutionsThatAGpuDoesNotTakeAreRefusedByName) {
     spec.taps = taps;
     return make_part(spec, 32)->check_device({.kind = DeviceKind::kCuda}, DType::kBF16);
   };
-  EXPECT_TRUE(checked(4).ok());
-  EXPECT_EQ(checked(5).message(),
-            "convolutions of 5 taps are larger than kernels on a GPU take, which is 4: use "
+  EXPECT_TRUE(checked(8).ok());
+  EXPECT_EQ(checked(9).message(),
+            "convolutions of 9 taps are larger than kernels on a GPU take, which is 8: use "
             "--device cpu");
 }
 

@@ -13,7 +13,7 @@ namespace {
 
 constexpr int kThreads = 128;
 constexpr int kTileRows = 16;
-constexpr int kTapsMax = 4;
+constexpr int kTapsMin = 2, kTapsMax = 8;
 constexpr unsigned kTilesMax = 512;  // of a sequence at a time
 
 template <class T>
@@ -132,6 +132,14 @@ void launch_taps(OpContext& context, const ConvArguments<T>& arguments) {
   gpu::launch(context, keep_states<T, kTaps>, dim3(channels, sequences), kThreads, arguments);
 }
 
+template <class T, int kTaps>
+void launch_any_taps(OpContext& context, const ConvArguments<T>& arguments, int32_t taps) {
+  if constexpr (kTaps < kTapsMax) {
+    if (taps > kTaps) return launch_any_taps<T, kTaps + 1>(context, arguments, taps);
+  }
+  launch_taps<T, kTaps>(context, arguments);
+}
+
 void run(OpContext& context, const CausalConvArgs& args) {
   gpu::with_float_type(args.x.dtype, [&]<class T>(gpu::ElementType<T>) {
     const DeviceStates& sequences = args.states.on_device;
@@ -147,14 +155,12 @@ void run(OpContext& context, const CausalConvArgs& args) {
                                      .channels = static_cast<int32_t>(args.out.columns()),
                                      .silu = args.activation == ConvActivation::kSilu,
                                      .one_tile = sequences.rows_max <= kTileRows};
-    if (args.taps == 2) return launch_taps<T, 2>(context, arguments);
-    if (args.taps == 3) return launch_taps<T, 3>(context, arguments);
-    launch_taps<T, 4>(context, arguments);
+    launch_any_taps<T, kTapsMin>(context, arguments, args.taps);
   });
 }
 
 bool few_taps(const DeviceTraits& traits, const CausalConvArgs& args) {
-  return traits.kind == DeviceKind::kCuda && args.taps <= kTapsMax;
+  return traits.kind == DeviceKind::kCuda && args.taps >= kTapsMin && args.taps <= kTapsMax;
 }
 
 constexpr std::array kKernels = {Kernel<CausalConvArgs>{"causal_conv/cuda/tiles", few_taps, run}};

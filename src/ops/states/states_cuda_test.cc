@@ -76,6 +76,8 @@ TEST(StatesCuda, ConvolutionsAreTheCpus) {
       run_conv(cuda, {3, 40, true, false, ConvActivation::kNone}, steps, dtype);
       run_conv(cuda, {4, 600, false, false, ConvActivation::kSilu}, steps, dtype);
       run_conv(cuda, {2, 128, false, true, ConvActivation::kSilu}, steps, dtype);
+      run_conv(cuda, {5, 72, true, false, ConvActivation::kNone}, steps, dtype);
+      run_conv(cuda, {8, 24, true, true, ConvActivation::kSilu}, steps, dtype);
     }
   }
 }
