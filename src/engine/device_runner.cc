@@ -481,7 +481,10 @@ bool DeviceRunner::idle_work() {
   if (!trials_.has_value() || !all_ranks_go_on()) return false;
   const Result<bool> more = trials_->run_one();
   note(more.status());
-  if (more.ok() && !*more && !seat_.ranks.is_alone()) record_sizes();
+  if (more.ok() && !seat_.ranks.is_alone()) {
+    // What a trial has decided is being recorded.
+    *more ? recorder_->graphs().wait() : record_sizes();
+  }
   return more.ok() && *more;
 }
 

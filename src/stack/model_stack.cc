@@ -61,6 +61,13 @@ class ModelStackImpl final : public ModelStack {
 
   // Of the first rank.
   Device& device() const { return *devices_.front(); }
+  // Of all ranks and stages, which have as many sequences and tokens as it has room for.
+  const Device& fullest_device() const {
+    const auto fuller = [](const auto& a, const auto& b) {
+      return a->free_bytes() < b->free_bytes();
+    };
+    return **std::min_element(devices_.begin(), devices_.end(), fuller);
+  }
   Model& model() const { return *models_.front(); }
   int32_t thread_count() const {
     return std::accumulate(
@@ -249,8 +256,9 @@ class StackLoader {
     HR_RETURN_IF_ERROR(check_kept(weights));
     if (has_states(weights.config)) HR_RETURN_IF_ERROR(check_state_options(options_));
     HR_RETURN_IF_ERROR(plan_stage_layers());
-    HR_ASSIGN_OR_RETURN(weights.config.served_length,
-                        plan_model_len(options_, weights, device(), layers_of_most(stage_layers_)));
+    HR_ASSIGN_OR_RETURN(
+        weights.config.served_length,
+        plan_model_len(options_, weights, stack_->fullest_device(), layers_of_most(stage_layers_)));
     if (on_gpu() && has_unpacked_experts(options_.load, weights, device().traits(),
                                          options_.device.tensor_parallel_size)) {
       log_warning(
@@ -493,7 +501,7 @@ class StackLoader {
   // Tells the scheduler what no flag says of sequences, tokens a step and order.
   void choose_batch() {
     BatchShapeInput machine =
-        batch_machine(device(), stack_->model(),
+        batch_machine(stack_->fullest_device(), stack_->model(),
                       on_gpu() ? stack_->model().weight_bytes() : stack_->weight_bytes(),
                       kv_of_first_rank(), options_.memory);
     machine.stages = stages();
@@ -502,7 +510,8 @@ class StackLoader {
     scheduler.max_num_seqs = choice.max_num_seqs;
     const ModelSpec& spec = stack_->model().spec();
     if (state_entry_bytes(spec) > 0 && options_.batch.max_num_seqs == 0) {
-      scheduler.max_num_seqs = sequences_with_states(choice.max_num_seqs, spec, device());
+      scheduler.max_num_seqs =
+          sequences_with_states(choice.max_num_seqs, spec, stack_->fullest_device());
     }
     scheduler.max_num_batched_tokens = choice.max_num_batched_tokens;
     scheduler.policy = choice.policy;

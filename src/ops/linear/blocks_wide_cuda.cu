@@ -72,8 +72,15 @@ bool blocks_wide_pay(const DeviceTraits& traits, const LinearArgs& args) {
   return m <= kBlocksWideRowsMax;
 }
 
+// Scratch memory is planned for so many rows.
 void run_blocks_wide(OpContext& context, const LinearArgs& args) {
-  multiply(context, args, args.x);
+  for (int64_t first = 0; first < args.x.rows(); first += kBlocksWideRowsMax) {
+    const int64_t count = std::min(kBlocksWideRowsMax, args.x.rows() - first);
+    LinearArgs slab = args;
+    slab.x = args.x.row_range(first, count);
+    slab.y = args.y.row_range(first, count);
+    multiply(context, slab, slab.x);
+  }
 }
 
 bool norm_blocks_wide_fit(const DeviceTraits& traits, const NormLinearArgs& args) {
