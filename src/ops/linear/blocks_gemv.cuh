@@ -6,12 +6,17 @@
 // which products read it, normalised where a norm stands before the product; a warp has x of one
 // stage in registers, and goes through the groups of a round with it.
 //
-// One row of x is one of a product's eight columns. Eight parts of K take a column each instead:
-// a lane has x of the part that is its column, and zeros of the others, so that sums of parts come
-// out apart, each in the lanes that have read its scale.
+// Several rows of x are multiplied in F16, by quants that have become F16.
+//
+// One row becomes integers of 16 bits, each part of K with a scale of its own, and quants are
+// multiplied as the bytes that they are. The row would fill one of a product's eight columns: four
+// parts of K take two columns each instead, one for the high bytes of x and one for the low ones. A
+// lane has zeros where it is not its part's turn, so that sums of parts come out apart, in the
+// lanes that have read their scales.
 #pragma once
 
 #include "gpu/f16_range.cuh"
+#include "gpu/mma_bytes.cuh"
 #include "ops/linear/blocks.cuh"
 #include "ops/linear/blocks_gemv.h"
 #include "ops/linear/blocks_gemv_layout.h"
@@ -38,6 +43,7 @@ struct BlocksGemvBarriers {
   bool beyond[kBlocksGemvRowsMax];  // whether a row of x is smaller than it was (f16_range.cuh)
   float squares[kBlocksGemvRowsMax][kBlocksGemvWarps];
 };
+static_assert(sizeof(BlocksGemvBarriers) <= kBlocksGemvStaticBytes);
 
 // kRows: 1, or 8 for up to so many rows of x.
 template <class T, int kType, int kRows>
@@ -45,12 +51,11 @@ class BlocksGemvBlock {
   using Stage = PackedStage<kType>;
   static constexpr int kWarps = kBlocksGemvWarps, kThreads = kWarps * kWarpThreads;
   static constexpr bool kMinimum = kFormat<kType>.minimum;
-  // Of one row of x: parts that are multiplied before their sums are scaled, each its column of a
-  // product; of four parts every second column.
-  static constexpr int kRoundParts = Stage::kParts < 8 ? Stage::kParts : 8;
-  static constexpr int kColumnsOfPart = 8 / kRoundParts;
+  static constexpr bool kOneRow = kRows == 1;
+  // Of one row of x: parts that are multiplied before their sums are scaled.
+  static constexpr int kRoundParts = 4;  // packed_stage.cuh's rounds
   static constexpr int kRoundChunks = kRoundParts / Stage::kPartsOfChunk;
-  static_assert(kRoundParts >= 4 && Stage::kParts % kRoundParts == 0);
+  static_assert(Stage::kParts % kRoundParts == 0);
 
  public:
   __device__ __forceinline__ BlocksGemvBlock(const BlocksGemvArguments<T>& args, std::byte* shared,
@@ -69,7 +74,10 @@ class BlocksGemvBlock {
         ring_(shared + warp_ * args.plan.stages * Stage::kBytes),
         x_(shared + kWarps * args.plan.stages * Stage::kBytes),
         x_sums_(reinterpret_cast<float*>(x_ + common_.m * x_stride_)),
-        partial_(x_sums_ + (kMinimum ? common_.weight.chunks * Stage::kPartsOfChunk * kRows : 0)) {
+        partial_(x_sums_ + common_.weight.chunks * Stage::kPartsOfChunk *
+                               (kOneRow    ? 2
+                                : kMinimum ? kRows
+                                           : 0)) {
     const auto block = static_cast<int32_t>(blockIdx.x);
     const int32_t dealt = args.gated ? 2 : 1;  // groups at a time
     first_group_ = dealt * (block * args.plan.share + min(block, args.plan.blocks_with_more));
@@ -95,44 +103,38 @@ class BlocksGemvBlock {
     __syncthreads();
   }
 
-  // x as F16: of 32 columns quad c has columns 4c to 4c + 3 and 16 + 4c to 16 + 4c + 3 side by
-  // side; and the sums of parts, [part][kRows].
   __device__ __forceinline__ void take_rows() {
     if (args_.norm != nullptr) add_squares();
-    take_rows<false>(0, common_.m);
-    __syncthreads();
-    if constexpr (std::is_same_v<T, __half>) return;
-    bool again = false;
-    for (int32_t row = 0; row < common_.m; ++row) {
-      if (!beyond_[row]) continue;
-      take_rows<true>(row, row + 1);
-      again = true;
+    if constexpr (kOneRow) {
+      take_row();
+      __syncthreads();
+    } else {
+      take_f16_rows();
     }
-    if (again) __syncthreads();
   }
 
   __device__ __forceinline__ void multiply() {
     BlocksGemvTurn turn;
-    Operands x;
+    RowOperands x;
     int buffer = 0;
 #pragma unroll 1
     for (int32_t first = 0; first < groups_; first += args_.plan.round_groups) {
       begin_round(turn, first);
       const int32_t first_partial = buffer * args_.plan.round_groups;
       clear(first_partial, turn.round_groups);
+      float sums[4] = {};
       int32_t stage = -1;  // that x is of
 #pragma unroll 1
-      for (; turn.left > 0; turn.next()) {
-        if (turn.stage != stage) {
+      while (turn.left > 0) {
+        if (kOneRow && turn.stage != stage) {
           stage = turn.stage;
           take_operands(x, stage);
         }
         arrived_[slot_].wait(phase_);
-        float sums[4] = {};
-        if constexpr (kRows == 1) {
-          add_stage_of_one_row(sums, x, stage);
-        } else {
+        if constexpr (kOneRow) {
           add_stage(sums, x, stage);
+        } else {
+          add_stage(sums, turn.stage);
         }
         __syncwarp();
         ask(slot_);
@@ -140,7 +142,9 @@ class BlocksGemvBlock {
           slot_ = 0;
           phase_ ^= 1;
         }
-        add_to_partial(sums, first_partial + turn.group);
+        const int32_t group = turn.group;
+        turn.next<kOneRow>();
+        if (turn.left == 0 || turn.group != group) add_to_partial(sums, first_partial + group);
       }
       __syncthreads();
       finish(first, turn.round_groups, first_partial);
@@ -149,14 +153,21 @@ class BlocksGemvBlock {
   }
 
  private:
-  // x of a stage, as one side of products.
-  struct Operands {
-    uint4 of[Stage::kChunks];
+  // One row of x of a stage, as one side of products.
+  struct RowOperands {
+    uint2 of[Stage::kChunks];
   };
+  // What one row's 16-bit numbers of a part are multiplied by, and their sum: for minima of what
+  // they stand for, for zero points of themselves.
+  struct RowPart {
+    float scale;
+    std::conditional_t<kMinimum, float, int32_t> sum;
+  };
+  static_assert(!kMinimum || kFormat<kType>.zero == 0);
 
   __device__ __forceinline__ void begin_round(BlocksGemvTurn& turn, int32_t first) const {
     const int32_t groups = min(args_.plan.round_groups, groups_ - first);
-    turn.begin(first, groups, stages_of_group_, warp_);
+    turn.begin<kOneRow>(first, groups, stages_of_group_, warp_);
   }
 
   // The next stage of this warp, if there is one, to a slot that nobody reads.
@@ -175,7 +186,7 @@ class BlocksGemvBlock {
                  group.data + group.scales_at + int64_t{load_.stage} * Stage::kScaleBytes,
                  Stage::kScaleBytes, arrived_[slot]);
     }
-    load_.next();
+    load_.next<kOneRow>();
   }
 
   __device__ __forceinline__ int32_t group_of(int32_t i) const {
@@ -220,25 +231,119 @@ class BlocksGemvBlock {
     }
   }
 
+  // Four columns from `column` on and four from 16 further on, normalised.
+  struct Columns {
+    Vector<T, 4> low, high;
+    __device__ __forceinline__ float operator[](int e) const {
+      return to_float(e < 4 ? low.values[e] : high.values[e - 4]);
+    }
+  };
+  __device__ __forceinline__ Columns columns(int32_t row, int32_t column) const {
+    const T* const from = args_.x.row(row) + column;
+    Columns of{Vector<T, 4>::load(from), Vector<T, 4>::load(from + 16)};
+    if (args_.norm != nullptr) {
+      const float factor = norm_factor(row);
+      normalise(of.low, factor, norm() + column);
+      normalise(of.high, factor, norm() + column + 16);
+    }
+    return of;
+  }
+
+  // One row: of 32 columns quad c has the high bytes of columns 4c to 4c + 3 and 16 + 4c to
+  // 16 + 4c + 3, then their low bytes. A part's largest magnitude becomes 127 * 256.
+  __device__ __forceinline__ void take_row() {
+    constexpr float kLargest = 127.0f * 256.0f;
+    const int32_t items = common_.weight.chunks * 4;
+    // Whole warps, which shuffle.
+    const int32_t end = (items + kWarpThreads - 1) / kWarpThreads * kWarpThreads;
+#pragma unroll 1
+    for (auto i = static_cast<int32_t>(threadIdx.x); i < end; i += kThreads) {
+      const int32_t quad = i % 4, chunk = i / 4;
+      Columns x{};
+      if (i < items) x = columns(0, 32 * chunk + 4 * quad);
+      float most[2] = {};
+#pragma unroll
+      for (int e = 0; e < 8; ++e) most[e / 4] = max_or_nan(most[e / 4], fabsf(x[e]));
+      if constexpr (Stage::kPartsOfChunk == 1) most[0] = most[1] = max_or_nan(most[0], most[1]);
+      int32_t numbers[8], sums[2] = {};
+      float factors[2];
+#pragma unroll
+      for (int half = 0; half < 2; ++half) {
+        most[half] = max_or_nan(most[half], __shfl_xor_sync(0xffffffffu, most[half], 1));
+        most[half] = max_or_nan(most[half], __shfl_xor_sync(0xffffffffu, most[half], 2));
+        factors[half] = most[half] > 0.0f ? kLargest / most[half] : 0.0f;
+      }
+#pragma unroll
+      for (int e = 0; e < 8; ++e) {
+        numbers[e] = __float2int_rn(x[e] * factors[e / 4]);
+        sums[e / 4] += numbers[e];
+      }
+#pragma unroll
+      for (int32_t& sum : sums) {
+        sum += __shfl_xor_sync(0xffffffffu, sum, 1);
+        sum += __shfl_xor_sync(0xffffffffu, sum, 2);
+      }
+      if (i >= items) continue;
+      const auto bytes = [&](int half, int byte, int32_t more) {
+        uint32_t word = 0;
+#pragma unroll
+        for (int e = 0; e < 4; ++e) {
+          const auto number = static_cast<uint32_t>(numbers[4 * half + e] + more);
+          word |= (number >> (8 * byte) & 0xff) << (8 * e);
+        }
+        return word;
+      };
+      // Low bytes are signed: -128 to 127.
+      *reinterpret_cast<uint4*>(x_ + chunk * 64 + quad * 16) = {bytes(0, 1, 128), bytes(1, 1, 128),
+                                                                bytes(0, 0, 0), bytes(1, 0, 0)};
+      if (quad != 0) continue;
+      const auto part = [&](int half, int32_t sum) {
+        const float scale = most[half] / kLargest;
+        if constexpr (kMinimum) {
+          return RowPart{scale, scale * static_cast<float>(sum)};
+        } else {
+          return RowPart{scale, sum};
+        }
+      };
+      RowPart* const to = row_parts() + chunk * Stage::kPartsOfChunk;
+      if constexpr (Stage::kPartsOfChunk == 1) {
+        to[0] = part(0, sums[0] + sums[1]);
+      } else {
+        to[0] = part(0, sums[0]);
+        to[1] = part(1, sums[1]);
+      }
+    }
+  }
+  __device__ __forceinline__ RowPart* row_parts() const {
+    return reinterpret_cast<RowPart*>(x_sums_);
+  }
+
+  // Several rows as F16: of 32 columns quad c has columns 4c to 4c + 3 and 16 + 4c to 16 + 4c + 3
+  // side by side; and the sums of parts, [part][kRows].
+  __device__ __forceinline__ void take_f16_rows() {
+    take_f16_rows<false>(0, common_.m);
+    __syncthreads();
+    if constexpr (std::is_same_v<T, __half>) return;
+    bool again = false;
+    for (int32_t row = 0; row < common_.m; ++row) {
+      if (!beyond_[row]) continue;
+      take_f16_rows<true>(row, row + 1);
+      again = true;
+    }
+    if (again) __syncthreads();
+  }
   template <bool kSmaller>
-  __device__ __forceinline__ void take_rows(int32_t first_row, int32_t last_row) {
+  __device__ __forceinline__ void take_f16_rows(int32_t first_row, int32_t last_row) {
     const int32_t chunks = common_.weight.chunks, items = (last_row - first_row) * chunks * 4;
 #pragma unroll 1
     for (auto i = static_cast<int32_t>(threadIdx.x); i < items; i += kThreads) {
       const int32_t quad = i % 4, chunk = i / 4 % chunks, row = first_row + i / 4 / chunks;
-      const int32_t column = 32 * chunk + 4 * quad;
-      const T* const from = args_.x.row(row) + column;
-      auto low = Vector<T, 4>::load(from), high = Vector<T, 4>::load(from + 16);
-      if (args_.norm != nullptr) {
-        const float factor = norm_factor(row);
-        normalise(low, factor, norm() + column);
-        normalise(high, factor, norm() + column + 16);
-      }
+      const Columns of = columns(row, 32 * chunk + 4 * quad);
       Vector<__half, 8> operands;
       float sums[2] = {};
 #pragma unroll
       for (int e = 0; e < 8; ++e) {
-        const float x = to_float(e < 4 ? low.values[e] : high.values[e - 4]);
+        const float x = of[e];
         if (!kSmaller && beyond_f16(x)) beyond_[row] = true;
         const int place = kNibbles<kType> && (e % 4 == 1 || e % 4 == 2) ? e ^ 3 : e;
         operands.values[place] = from_float<__half>(kSmaller ? x * kF16Smaller : x);
@@ -266,64 +371,87 @@ class BlocksGemvBlock {
     }
   }
 
-  // Chunk j of a stage as one side of two products.
-  __device__ __forceinline__ void take_chunk(uint32_t (&a)[2][4], const StageReader<kType>& stage,
-                                             int j) const {
-    QuadDwords<kType> quads[2];
-    stage.quads(quads, j);
-    if constexpr (kNibbles<kType>) {
-      nibble_operand<kType>(a, quads);
-    } else {
-      quant_operand<__half, kType>(a, quads, quad_);
-    }
-  }
-
-  __device__ __forceinline__ void take_operands(Operands& x, int32_t stage) const {
-    const int32_t first_chunk = stage * Stage::kChunks;
-    if constexpr (kRows > 1) {
-      const uint32_t from = shared_address(x_ + min(pair_, common_.m - 1) * x_stride_ +
-                                           first_chunk * 64 + quad_ * 16);
-#pragma unroll
-      for (int j = 0; j < Stage::kChunks; ++j) {
-        x.of[j] = load_four(from + static_cast<uint32_t>(j * 64));
-      }
-    } else {
-      take_parts(x, first_chunk);
-    }
-  }
-  // One row of x: of a round of parts the one that is this lane's column, and zeros elsewhere.
-  __device__ __forceinline__ void take_parts(Operands& x, int32_t first_chunk) const {
-    const int own = pair_ / kColumnsOfPart;  // of a round
-    const bool any = pair_ % kColumnsOfPart == 0;
+  // One row: of a round of parts the one that is this lane's, and zeros elsewhere.
+  __device__ __forceinline__ void take_operands(RowOperands& x, int32_t stage) const {
+    const int own = pair_ / 2, byte = pair_ % 2;  // part of a round; high, low
 #pragma unroll
     for (int first = 0; first < Stage::kChunks; first += kRoundChunks) {
-      const uint4 words = load_four(shared_address(
-          x_ + (first_chunk + first + own / Stage::kPartsOfChunk) * 64 + quad_ * 16));
+      const int32_t chunk = stage * Stage::kChunks + first + own / Stage::kPartsOfChunk;
+      const auto words = *reinterpret_cast<const uint2*>(x_ + chunk * 64 + quad_ * 16 + byte * 8);
 #pragma unroll
       for (int j = 0; j < kRoundChunks; ++j) {
         const int part = j * Stage::kPartsOfChunk;
-        const bool low = any && own == part, high = any && own == part + Stage::kPartsOfChunk - 1;
-        x.of[first + j] = {low ? words.x : 0u, low ? words.y : 0u, high ? words.z : 0u,
-                           high ? words.w : 0u};
+        const bool low = own == part, high = own == part + Stage::kPartsOfChunk - 1;
+        x.of[first + j] = {low ? words.x : 0u, high ? words.y : 0u};
       }
     }
   }
 
-  // sums += x times a stage's columns of 16 rows of W.
-  __device__ __forceinline__ void add_stage(float (&sums)[4], const Operands& x,
+  // sums[0], sums[1] += one row of x times a stage's columns of this lane's two rows of W, of the
+  // parts that are this lane's.
+  __device__ __forceinline__ void add_stage(float (&sums)[4], const RowOperands& x,
                                             int32_t index) const {
+    constexpr int kRounds = Stage::kParts / kRoundParts;
     const StageReader<kType> stage{ring_ + slot_ * Stage::kBytes, pair_, quad_};
-    const float* const x_sums = x_sums_ + index * Stage::kParts * kRows;
+    const RowPart* const x_parts = row_parts() + index * Stage::kParts + quad_;
+    float factors[kRounds][2];
+    int32_t zeros[kRounds];
+#pragma unroll
+    for (int round = 0; round < kRounds; ++round) {
+      const RowPart of_x = x_parts[round * kRoundParts];
+      PartScale scales[2];
+      stage.scales_of_round(scales, round);
+#pragma unroll
+      for (int row = 0; row < 2; ++row) {
+        factors[round][row] = scales[row].scale * of_x.scale;
+        if constexpr (kMinimum) sums[row] = fmaf(scales[row].minimum, of_x.sum, sums[row]);
+      }
+      zeros[round] = kMinimum ? 0 : kFormat<kType>.zero * static_cast<int32_t>(of_x.sum);
+    }
+    int32_t products[kRounds][4] = {};
+#pragma unroll
+    for (int j = 0; j < Stage::kChunks; ++j) {
+      QuadDwords<kType> quads[2];
+      stage.quads(quads, j);
+      const uint32_t a[4] = {
+          stored_quants<kType, 0>(quads[0], quad_), stored_quants<kType, 0>(quads[1], quad_),
+          stored_quants<kType, 1>(quads[0], quad_), stored_quants<kType, 1>(quads[1], quad_)};
+      multiply_add_bytes(products[j / kRoundChunks], a, x.of[j].x, x.of[j].y);
+    }
+#pragma unroll
+    for (int round = 0; round < kRounds; ++round) {
+#pragma unroll
+      for (int row = 0; row < 2; ++row) {
+        const int32_t high = products[round][2 * row], low = products[round][2 * row + 1];
+        sums[row] = fmaf(factors[round][row], static_cast<float>(256 * high + low - zeros[round]),
+                         sums[row]);
+      }
+    }
+  }
+
+  // sums += rows of x times a stage's columns of 16 rows of W.
+  __device__ __forceinline__ void add_stage(float (&sums)[4], int32_t index) const {
+    const StageReader<kType> stage{ring_ + slot_ * Stage::kBytes, pair_, quad_};
+    const int32_t first_chunk = index * Stage::kChunks;
+    const float* const x_sums = x_sums_ + first_chunk * Stage::kPartsOfChunk * kRows;
     PartScale own[Stage::kPartsOfLane][2];
 #pragma unroll
     for (int i = 0; i < Stage::kPartsOfLane; ++i) {
       stage.scales(own[i], quad_ * Stage::kPartsOfLane + i);
     }
+    const uint32_t x =
+        shared_address(x_ + min(pair_, common_.m - 1) * x_stride_ + first_chunk * 64 + quad_ * 16);
 #pragma unroll
     for (int j = 0; j < Stage::kChunks; ++j) {
+      QuadDwords<kType> quads[2];
+      stage.quads(quads, j);
       uint32_t a[2][4];
-      take_chunk(a, stage, j);
-      const uint4& b = x.of[j];
+      if constexpr (kNibbles<kType>) {
+        nibble_operand<kType>(a, quads);
+      } else {
+        quant_operand<__half, kType>(a, quads, quad_);
+      }
+      const uint4 b = load_four(x + static_cast<uint32_t>(j * 64));
       float products[4];
       if constexpr (Stage::kPartsOfChunk == 1) {
         multiply_first<__half>(products, a[0], b.x, b.y);
@@ -348,37 +476,6 @@ class BlocksGemvBlock {
                        of_x);
   }
 
-  // The same of one row of x, of the parts that this lane's columns are: sums[0] and sums[1] of its
-  // two rows of W.
-  __device__ __forceinline__ void add_stage_of_one_row(float (&sums)[4], const Operands& x,
-                                                       int32_t index) const {
-    const StageReader<kType> stage{ring_ + slot_ * Stage::kBytes, pair_, quad_};
-    const float* const x_sums = x_sums_ + index * Stage::kParts;
-#pragma unroll
-    for (int first = 0; first < Stage::kChunks; first += kRoundChunks) {
-      float products[2][4] = {};  // of the two halves of chunks
-#pragma unroll
-      for (int j = first; j < first + kRoundChunks; ++j) {
-        uint32_t a[2][4];
-        take_chunk(a, stage, j);
-        multiply_add<__half>(products[0], a[0], x.of[j].x, x.of[j].y);
-        multiply_add<__half>(products[1], a[1], x.of[j].z, x.of[j].w);
-      }
-#pragma unroll
-      for (int column = 0; column < 2; column += kColumnsOfPart) {
-        const int part = first * Stage::kPartsOfChunk + (2 * quad_ + column) / kColumnsOfPart;
-        PartScale scales[2];
-        stage.scales(scales, part);
-#pragma unroll
-        for (int row = 0; row < 2; ++row) {
-          const float product = products[0][2 * row + column] + products[1][2 * row + column];
-          sums[row] = fmaf(scales[row].scale, product, sums[row]);
-          if constexpr (kMinimum) sums[row] = fmaf(scales[row].minimum, x_sums[part], sums[row]);
-        }
-      }
-    }
-  }
-
   // [group of two rounds][warp][16 rows][m]
   __device__ __forceinline__ float* partial(int32_t group, int warp) const {
     return partial_ + (group * kWarps + warp) * kBlocksRows * common_.m;
@@ -392,15 +489,16 @@ class BlocksGemvBlock {
     }
     __syncwarp();
   }
+  // What `sums` have of a group; they are zeros then.
   __device__ __forceinline__ void add_to_partial(float (&sums)[4], int32_t group) const {
     float* const to = partial(group, warp_);
-    if constexpr (kRows == 1) {
-#pragma unroll
-      for (int row = 0; row < 2; ++row) {
-        sums[row] += __shfl_xor_sync(0xffffffffu, sums[row], 1);
-        sums[row] += __shfl_xor_sync(0xffffffffu, sums[row], 2);
-      }
-      if (quad_ < 2) to[2 * pair_ + quad_] += quad_ == 0 ? sums[0] : sums[1];
+    if constexpr (kOneRow) {
+      // Of four lanes the even ones take the first row, the others the second.
+      const bool second = quad_ % 2 == 1;
+      float sum = second ? sums[1] : sums[0];
+      sum += __shfl_xor_sync(0xffffffffu, second ? sums[0] : sums[1], 1);
+      sum += __shfl_xor_sync(0xffffffffu, sum, 2);
+      if (quad_ < 2) to[2 * pair_ + quad_] += sum;
     } else {
 #pragma unroll
       for (int i = 0; i < 4; ++i) {
@@ -408,6 +506,8 @@ class BlocksGemvBlock {
         if (column < common_.m) to[(2 * pair_ + i / 2) * common_.m + column] += sums[i];
       }
     }
+#pragma unroll
+    for (float& sum : sums) sum = 0.0f;
   }
   // A round's sums of all warps, of row `row` of its group `group` and a column of y.
   __device__ __forceinline__ float sum_of(int32_t group, int32_t row, int32_t column) const {

@@ -8,27 +8,35 @@
 
 namespace headrace {
 
-// A warp's way through the stages of its block's groups. Of a round's groups the first stages
-// stand before the second ones and so on; each warp has a stretch of that.
+// A warp's way through the stages of its block's groups: it has a stretch of those of a round of
+// groups. Group by group, or the first stages of all before the second ones and so on, so that x
+// stays.
 struct BlocksGemvTurn {
   int32_t round_first, round_groups;  // of the block's groups
-  int32_t stage, group;               // of the round's groups
+  int32_t stages;                     // of a group
+  int32_t stage, group;               // group: of the round's
   int32_t left;                       // of the round, with this one
 
-  HEADRACE_HOST_DEVICE constexpr void begin(int32_t first, int32_t groups, int32_t stages,
+  template <bool kByStage>
+  HEADRACE_HOST_DEVICE constexpr void begin(int32_t first, int32_t groups, int32_t stages_in,
                                             int32_t warp) {
     round_first = first;
     round_groups = groups;
+    stages = stages_in;
     const int32_t from = groups * stages * warp / kBlocksGemvWarps;
-    stage = groups > 0 ? from / groups : 0;
-    group = from - stage * groups;
+    const int32_t inner = kByStage ? groups : stages;
+    const int32_t outer = inner > 0 ? from / inner : 0;
+    stage = kByStage ? outer : from - outer * inner;
+    group = kByStage ? from - outer * inner : outer;
     left = groups * stages * (warp + 1) / kBlocksGemvWarps - from;
   }
+  template <bool kByStage>
   HEADRACE_HOST_DEVICE constexpr void next() {
     --left;
-    if (++group < round_groups) return;
-    group = 0;
-    ++stage;
+    int32_t& inner = kByStage ? group : stage;
+    if (++inner < (kByStage ? round_groups : stages)) return;
+    inner = 0;
+    ++(kByStage ? stage : group);
   }
 };
 

@@ -13,6 +13,7 @@
 #include "ops/linear/blocks_gemv_layout.h"
 #include "ops/linear/segment_fixture.h"
 #include "ops/packing/pack_blocks.h"
+#include "ops/packing/random_matrix.h"
 
 namespace headrace::blocks_gemv_plan_test {
 namespace {
@@ -51,11 +52,34 @@ TEST(BlocksGemvPlan, GroupsAreSharedOutAndFindRoom) {
           const int64_t sums = int64_t{2} * plan.round_groups * kBlocksGemvWarps * 16 * m * 4;
           const int64_t ring = kBlocksGemvWarps * plan.stages * stage_bytes(type);
           EXPECT_GE(plan.shared_bytes, ring + m * plan.x_stride + sums);
-          EXPECT_LE(plan.shared_bytes, kSharedOfABlock - 1024);
+          EXPECT_LE(plan.shared_bytes, kSharedOfABlock - kBlocksGemvStaticBytes);
         }
       }
     }
   }
+}
+
+// Whatever K leaves of the last stage of a ring.
+TEST(BlocksGemvPlan, NoSizeAsksForMoreThanThereIs) {
+  int64_t most = 0;
+  for (const DType type : kWeightTypes) {
+    if (!is_quantised(type)) continue;
+    for (int64_t k = 128; k <= 32768; k += 128) {
+      for (const int64_t groups : {2, 80, 128, 264, 1792}) {
+        for (int64_t m = 1; m <= kBlocksGemvRowsMax; ++m) {
+          for (const int options : {0, 1, 2, 3}) {
+            const FusedProduct product{
+                .m = m, .k = k, .gated = options % 2 == 1, .normed = options / 2 == 1};
+            const BlocksGemvPlan plan =
+                plan_blocks_gemv(product, segment_of(type, groups), kMultiprocessors);
+            most = std::max(most, int64_t{plan.shared_bytes});
+          }
+        }
+      }
+    }
+  }
+  EXPECT_LE(most, kSharedOfABlock - kBlocksGemvStaticBytes);
+  EXPECT_GT(most, kSharedOfABlock - 2048);
 }
 
 TEST(BlocksGemvPlan, GatesAndNormsFindRoom) {
@@ -84,7 +108,8 @@ TEST(BlocksGemvPlan, GatesAndNormsFindRoom) {
   }
 }
 
-TEST(BlocksGemvTurns, EveryStageOfEveryGroupIsOneWarps) {
+template <bool kByStage>
+void every_stage_of_every_group_is_one_warps() {
   for (const int32_t stages : {1, 4, 9, 16, 56}) {
     for (const int32_t groups : {1, 2, 3, 14, 61}) {
       for (const int32_t round : {1, 2, 12}) {
@@ -92,8 +117,8 @@ TEST(BlocksGemvTurns, EveryStageOfEveryGroupIsOneWarps) {
         for (int32_t warp = 0; warp < kBlocksGemvWarps; ++warp) {
           for (int32_t first = 0; first < groups; first += round) {
             BlocksGemvTurn turn;
-            for (turn.begin(first, std::min(round, groups - first), stages, warp); turn.left > 0;
-                 turn.next()) {
+            turn.begin<kByStage>(first, std::min(round, groups - first), stages, warp);
+            for (; turn.left > 0; turn.next<kByStage>()) {
               ++times[{turn.round_first + turn.group, turn.stage}];
               EXPECT_LT(turn.group, turn.round_groups);
               EXPECT_LT(turn.stage, stages);
@@ -105,6 +130,11 @@ TEST(BlocksGemvTurns, EveryStageOfEveryGroupIsOneWarps) {
       }
     }
   }
+}
+
+TEST(BlocksGemvTurns, EveryStageOfEveryGroupIsOneWarps) {
+  every_stage_of_every_group_is_one_warps<false>();
+  every_stage_of_every_group_is_one_warps<true>();
 }
 
 TEST(BlocksGemvTurns, GateStandsBesideItsUp) {

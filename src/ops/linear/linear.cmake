@@ -17,7 +17,7 @@ ops_room(linear
     wgmma_protocol_test.cc
   GPU_WORDS
     lora_linear.cc lora_slot.cc lora_layout_test.cc
-    blocks_plan.cc gemv_plan.cc resident_plan.cc wgmma_plan.cc gemv_layout_test.cc blocks_tiles_plan_test.cc blocks_tiles_protocol_test.cc blocks_wide_plan_test.cc grouped_layout_test.cc grouped_protocol_test.cc
+    blocks_plan.cc gemv_plan.cc resident_plan.cc wgmma_plan.cc gemv_layout_test.cc blocks_gemv_plan_test.cc blocks_tiles_plan_test.cc blocks_tiles_protocol_test.cc blocks_wide_plan_test.cc grouped_layout_test.cc grouped_protocol_test.cc
     resident_layout_test.cc stream_protocol_test.cc wgmma_layout_test.cc
     wgmma_protocol_test.cc)
 

@@ -50,6 +50,7 @@ template <int kType>
 struct StageReader {
   using Stage = PackedStage<kType>;
   static constexpr PackedFormat kOf = kFormat<kType>;
+  static constexpr int kPartsOfBlock = kOf.columns / kOf.part_columns;
   const std::byte* stage;
   int pair, quad;
 
@@ -78,8 +79,11 @@ struct StageReader {
 
   // As load_scale(), of a part of the stage.
   __device__ __forceinline__ RawPair raw(int part_of_stage) const {
-    const int column = part_of_stage * kOf.part_columns;
-    const int block = column / kOf.columns, part = column % kOf.columns / kOf.part_columns;
+    const int block = part_of_stage / kPartsOfBlock, part = part_of_stage % kPartsOfBlock;
+    return raw(block, part / 4, part % 4);
+  }
+  // Of part 4 fours + in_four of a block of the stage.
+  __device__ __forceinline__ RawPair raw(int block, int fours, int in_four) const {
     const std::byte* const at =
         stage + Stage::kQuantBytes + block * (kOf.half_bytes + kOf.part_scale_bytes);
     const auto* const halves = reinterpret_cast<const __half2*>(at) + pair;
@@ -87,15 +91,27 @@ struct StageReader {
     RawPair raw{};
     raw.d = halves[0];
     if constexpr (kOf.second_half) raw.e = halves[8];
-    if constexpr (kOf.part_scales != PartScales::kNone) raw.low = bytes[8 * part];
+    if constexpr (kOf.part_scales != PartScales::kNone) raw.low = bytes[8 * (4 * fours + in_four)];
     if constexpr (kOf.part_scales == PartScales::kSixBits) {
-      raw.high = static_cast<uint32_t>(bytes[8 * (8 + part % 4)]) >> (part / 4 * 4);
+      raw.high = static_cast<uint32_t>(bytes[8 * (8 + in_four)]) >> (4 * fours);
     }
     return raw;
   }
   // As scale_of(), of both rows.
   __device__ __forceinline__ void scales(PartScale (&of)[2], int part_of_stage) const {
-    const RawPair pair = raw(part_of_stage);
+    scales(of, raw(part_of_stage));
+  }
+  // Of part `quad` of a round of four: all but the quad is known where it is compiled.
+  __device__ __forceinline__ void scales_of_round(PartScale (&of)[2], int round) const {
+    if constexpr (kPartsOfBlock == 1) {
+      scales(of, raw(4 * round + quad, 0, 0));
+    } else {
+      static_assert(kPartsOfBlock % 4 == 0);
+      constexpr int kRounds = kPartsOfBlock / 4;  // of a block
+      scales(of, raw(round / kRounds, round % kRounds, quad));
+    }
+  }
+  __device__ __forceinline__ static void scales(PartScale (&of)[2], const RawPair& pair) {
     const auto byte = [](uint32_t two, int i) { return static_cast<uint8_t>(two >> (8 * i)); };
     of[0] = scale_of<kType>({pair.d.x, pair.e.x, byte(pair.low, 0), byte(pair.high, 0)});
     of[1] = scale_of<kType>({pair.d.y, pair.e.y, byte(pair.low, 1), byte(pair.high, 1)});

@@ -186,21 +186,27 @@ __device__ __forceinline__ RawScale load_scale(const std::byte* block_scales, in
   return raw;
 }
 
+// An integer below 2^23 as a float, without the unit that converts integers, which is slow.
+__device__ __forceinline__ float small_integer(uint32_t value) {
+  return __uint_as_float(value | 0x4b000000) - 0x1p23f;
+}
+
 template <int kType>
 __device__ __forceinline__ PartScale scale_of(const RawScale& raw) {
   constexpr PackedFormat kOf = kFormat<kType>;
+  const uint32_t bits = raw.low, more = raw.high;
   const float d = __half2float(raw.d), e = __half2float(raw.e);
   if constexpr (kOf.part_scales == PartScales::kNone) {
     return {d, e};
   } else if constexpr (kOf.part_scales == PartScales::kSigned) {
-    return {d * static_cast<float>(static_cast<int8_t>(raw.low)), 0.0f};
+    return {d * (small_integer(bits ^ 128) - 128.0f), 0.0f};
   } else if constexpr (kOf.part_scales == PartScales::kZeroPoint) {
-    return {d, -(d * static_cast<float>(raw.low))};
+    return {d, -(d * small_integer(bits))};
   } else if constexpr (kOf.part_scales == PartScales::kNibbles) {
-    return {d * static_cast<float>(raw.low & 15), -(e * static_cast<float>(raw.low >> 4))};
+    return {d * small_integer(bits & 15), -(e * small_integer(bits >> 4))};
   } else {
-    return {d * static_cast<float>((raw.low & 15) | (raw.high & 3) << 4),
-            -(e * static_cast<float>(raw.low >> 4 | (raw.high & 12) << 2))};
+    return {d * small_integer((bits & 15) | (more & 3) << 4),
+            -(e * small_integer(bits >> 4 | (more & 12) << 2))};
   }
 }
 
