@@ -224,7 +224,8 @@ bool norm_route_fits(const DeviceTraits& traits, const NormRouteArgs& args) {
          (norm.x.dtype == DType::kF16 || norm.x.dtype == DType::kBF16) &&
          args.router.weight->is_matrix_of(DType::kF32) && args.router.bias == nullptr &&
          rows * columns * 6 <= kRouteSharedMax &&
-         args.route.rule.experts <= gpu::kRoutedExpertsMax &&
+         args.route.rule.experts <= gpu::kRoutedExpertsMax && args.route.experts == nullptr &&
+         args.route.rule.scores != RouterScores::kSqrtSoftplus &&
          shared_bytes_of(args) <= kRouteSharedMax && gpu::rows_aligned(norm.x) &&
          gpu::rows_aligned(norm.residual) && gpu::rows_aligned(norm.out) &&
          gpu::rows_aligned(args.router.weight->matrix()) && gpu::multiple_of_access(norm.weight);

@@ -24,8 +24,12 @@ void hyper_mix(OpContext& context, const HyperMixArgs& args) {
   const int64_t rows = args.x.rows(), streams = args.streams.columns() / args.x.columns();
   CHECK(streams >= 1 && streams <= kHyperStreamsMax);
   CHECK((args.streams.shape == Shape{rows, streams * args.x.columns()}));
-  CHECK((args.logits.shape == Shape{rows, (args.gates.data == nullptr ? 1 : 2) * streams}));
+  const bool mixes = args.mixes.data != nullptr;
+  const int64_t parts = args.gates.data == nullptr ? 1 : 2;
+  const int64_t of_matrix = mixes ? streams * streams : 0;
+  CHECK((args.logits.shape == Shape{rows, parts * streams + of_matrix}));
   CHECK(args.gates.data == nullptr || (args.gates.shape == Shape{rows, streams}));
+  CHECK(!mixes || (parts == 2 && (args.mixes.shape == Shape{rows, of_matrix})));
   if (rows > 0) run_op(context, hyper_mix_kernels(), args);
 }
 
@@ -34,6 +38,7 @@ void hyper_add(OpContext& context, const HyperAddArgs& args) {
   CHECK(streams >= 1 && streams <= kHyperStreamsMax && args.gates.rows() == rows);
   CHECK((args.streams.shape == Shape{rows, streams * args.x.columns()}));
   CHECK(args.before.shape == args.x.shape);
+  CHECK(args.mixes.data == nullptr || (args.mixes.shape == Shape{rows, streams * streams}));
   if (rows > 0) run_op(context, hyper_add_kernels(), args);
 }
 

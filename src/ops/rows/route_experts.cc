@@ -14,6 +14,7 @@ void check_args(const RouteExpertsArgs& args) {
   CHECK(args.out.starts.size() == static_cast<size_t>(rule.networks()) + 1);
   CHECK(args.out.rows.size() == taken && args.out.weights.size() == taken);
   CHECK(args.out.places.empty() || args.out.places.size() == taken);
+  CHECK(args.experts == nullptr || rule.scores != RouterScores::kSparseMixer);
   CHECK(!args.own || (args.own->first >= 0 && args.own->first <= args.own->last &&
                       args.own->last <= rule.experts));
 }

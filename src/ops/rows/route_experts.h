@@ -1,9 +1,10 @@
 // route_experts: which experts of a mixture each row takes (Shazeer et al., 2017), and the rows of
 // each expert side by side, as products by experts want them.
-//   scores     softmax over all experts, or a sigmoid of each
+//   scores     softmax over all experts, or a sigmoid or sqrt(softplus) of each
 //   choice     the `used` experts of the best scores (of scores + bias, or of logits + bias, where
 //              there is one: Wang et al., 2024), of equal ones the first; where experts are in
-//              groups, among those of the `groups_used` groups whose two best add up to most
+//              groups, among those of the `groups_used` groups whose two best add up to most; or
+//              what the caller says (DeepSeek V4, whose first layers go by the token)
 //   weights    the scores of those chosen, divided by their sum where they are `normalised`, times
 //              `scale`, and by the expert's own scale, where there are such
 // A shared expert is one more, behind the others, that every row takes.
@@ -26,6 +27,7 @@ enum class RouterScores : uint8_t {
   // share of the softmax over those that are no further from it than twice `tolerance` of the
   // larger of both. REQUIRES: used is 2, there are no groups and no bias
   kSparseMixer,
+  kSqrtSoftplus,  // (DeepSeek V4)
 };
 
 enum class SharedExpert : uint8_t {
@@ -77,6 +79,8 @@ struct RouteExpertsArgs {
   // those of the rest are -1. The lists are of all.
   std::optional<ExpertRange> own = {};
   const float* scales = nullptr;  // [E], of each expert's weights, or null
+  // CPU. [T, used] the experts of each row, or null: the rule chooses.
+  const int32_t* experts = nullptr;
 };
 
 // Takes route_experts_workspace_bytes(T, rule) of the context's workspace for the time of the call.

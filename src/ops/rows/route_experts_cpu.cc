@@ -42,7 +42,10 @@ class BestOf {
 class RoutedRow {
  public:
   RoutedRow(const RouteExpertsArgs& args, int64_t row)
-      : rule_(args.rule), logits_(f32_row(args.logits, row)), bias_(args.bias) {
+      : rule_(args.rule),
+        logits_(f32_row(args.logits, row)),
+        bias_(args.bias),
+        given_(args.experts == nullptr ? nullptr : args.experts + row * args.rule.used) {
     if (!chooses_by_softmax()) return;
     largest_ = *std::max_element(logits_, logits_ + rule_.experts);
     total_ = sum_of_all(largest_);
@@ -51,7 +54,9 @@ class RoutedRow {
   // Numbers of the experts and their weights, [k] each.
   void route(int32_t* experts, float* weights) const {
     const bool mixes = rule_.scores == RouterScores::kSparseMixer;
-    if (mixes) {
+    if (given_ != nullptr) {
+      std::copy_n(given_, rule_.used, experts);
+    } else if (mixes) {
       mix(experts, weights);
     } else {
       choose(experts);
@@ -106,21 +111,28 @@ class RoutedRow {
   // What a choice is made by. A NaN is behind all.
   double choice_score(int32_t expert) const {
     double score = logits_[expert];
-    if (rule_.scores == RouterScores::kSigmoid && !rule_.biases_logits)
-      score = activated(Activation::kSigmoid, score);
+    if (scores_alone() && !rule_.biases_logits) score = score_alone(expert);
     if (chooses_by_softmax()) score = std::exp(score - largest_) / total_;
     if (bias_ != nullptr) score += bias_[expert];
     return std::isnan(score) ? kBehindAll : score;
   }
 
+  // Whether a score is of its own logit alone.
+  bool scores_alone() const {
+    return rule_.scores == RouterScores::kSigmoid || rule_.scores == RouterScores::kSqrtSoftplus;
+  }
+  double score_alone(int32_t expert) const {
+    const double logit = logits_[expert];
+    if (rule_.scores == RouterScores::kSigmoid) return activated(Activation::kSigmoid, logit);
+    return std::sqrt(std::max(logit, 0.0) + std::log1p(std::exp(-std::abs(logit))));
+  }
+
   // Of a softmax, over the sum of all scores.
   double score(int32_t expert, float largest) const {
-    if (rule_.scores == RouterScores::kSigmoid)
-      return activated(Activation::kSigmoid, logits_[expert]);
-    return std::exp(double{logits_[expert]} - largest);
+    return scores_alone() ? score_alone(expert) : std::exp(double{logits_[expert]} - largest);
   }
   double sum_of_all(float largest) const {
-    if (rule_.scores == RouterScores::kSigmoid) return 1.0;
+    if (scores_alone()) return 1.0;
     double sum = 0;
     for (int32_t e = 0; e < rule_.experts; ++e) sum += score(e, largest);
     return sum;
@@ -165,6 +177,7 @@ class RoutedRow {
   const RouterRule& rule_;
   const float* const logits_;
   const float* const bias_;
+  const int32_t* const given_;  // the row's experts, or null
   // Where a softmax is chosen by: its scores are exp(logit - largest) / total.
   float largest_ = 0;
   double total_ = 1;

@@ -134,6 +134,7 @@ void run_many(OpContext& context, const RouteExpertsArgs& args) {
 
 bool many_fit(const DeviceTraits& traits, const RouteExpertsArgs& args) {
   return traits.kind == DeviceKind::kCuda && args.rule.experts <= gpu::kRoutedExpertsMax &&
+         args.experts == nullptr && args.rule.scores != RouterScores::kSqrtSoftplus &&
          args.logits.rows() * args.rule.networks_of_row() <= INT32_MAX / 2;
 }
 bool few_fit(const DeviceTraits& traits, const RouteExpertsArgs& args) {

@@ -70,6 +70,7 @@ TestMatrix row_of(const std::vector<float>& values) {
 }
 
 double sigmoid(double x) { return 1 / (1 + std::exp(-x)); }
+double sqrt_softplus(double x) { return std::sqrt(std::log(1 + std::exp(x))); }
 
 // By sorting, in double.
 std::map<int32_t, double> expected_choice(const TestMatrix& logits, int64_t row,
@@ -78,10 +79,12 @@ std::map<int32_t, double> expected_choice(const TestMatrix& logits, int64_t row,
   double sum = 0;
   for (int64_t e = 0; e < rule.experts; ++e) {
     const double x = logits.at(row, e);
-    scores.push_back(rule.scores == RouterScores::kSigmoid ? sigmoid(x) : std::exp(x));
+    scores.push_back(rule.scores == RouterScores::kSigmoid        ? sigmoid(x)
+                     : rule.scores == RouterScores::kSqrtSoftplus ? sqrt_softplus(x)
+                                                                  : std::exp(x));
     sum += scores.back();
   }
-  if (rule.scores == RouterScores::kSigmoid) sum = 1;
+  if (rule.scores != RouterScores::kSoftmax) sum = 1;
   std::vector<int32_t> order(scores.size());
   std::iota(order.begin(), order.end(), 0);
   std::stable_sort(order.begin(), order.end(), [&](int32_t a, int32_t b) {
@@ -147,7 +150,8 @@ TEST(RouteExperts, ASparseMixerTakesTwoAmongTheirNear) {
 }
 
 TEST(RouteExperts, TakesTheBestOfEachRowByEveryRule) {
-  for (const auto scores : {RouterScores::kSoftmax, RouterScores::kSigmoid}) {
+  for (const auto scores :
+       {RouterScores::kSoftmax, RouterScores::kSigmoid, RouterScores::kSqrtSoftplus}) {
     for (const bool normalised : {false, true}) {
       for (const int32_t used : {1, 3, 11}) {
         const RouterRule rule{
@@ -203,6 +207,37 @@ TEST(RouteExperts, ABiasIsOfTheChoiceAlone) {
   ASSERT_EQ(choices[0].size(), 2u);
   EXPECT_NEAR(choices[0].at(1), sigmoid(3), 1e-6);
   EXPECT_NEAR(choices[0].at(3), sigmoid(-4), 1e-6);
+}
+
+// Weights are of the scores of those that the caller names, whatever is best.
+TEST(RouteExperts, TheCallerMayChoose) {
+  const RouterRule rule{.experts = 4,
+                        .used = 2,
+                        .scores = RouterScores::kSqrtSoftplus,
+                        .normalised = true,
+                        .scale = 1.5f};
+  TestMatrix logits(2, 4);
+  for (int64_t t = 0; t < 2; ++t) {
+    for (int64_t e = 0; e < 4; ++e) logits.at(t, e) = static_cast<float>(t + 2 * e - 3);
+  }
+  const std::vector<int32_t> experts = {2, 0, 1, 3};
+  TestDevice device = TestDevice::cpu(2);
+  OpContext context = device.context();
+  Routed routed(2, rule);
+  route_experts(context, {.rule = rule,
+                          .logits = logits.view(),
+                          .bias = nullptr,
+                          .out = routed.out(),
+                          .experts = experts.data()});
+  const Choices choices = routed.choices(2);
+  for (size_t t = 0; t < 2; ++t) {
+    ASSERT_EQ(choices[t].size(), 2u);
+    const int32_t a = experts[2 * t], b = experts[2 * t + 1];
+    const double of_a = sqrt_softplus(logits.at(static_cast<int64_t>(t), a));
+    const double of_b = sqrt_softplus(logits.at(static_cast<int64_t>(t), b));
+    EXPECT_NEAR(choices[t].at(a), 1.5 * of_a / (of_a + of_b), 1e-6);
+    EXPECT_NEAR(choices[t].at(b), 1.5 * of_b / (of_a + of_b), 1e-6);
+  }
 }
 
 TEST(RouteExperts, ExpertsMayHaveScalesOfTheirOwn) {
