@@ -37,7 +37,9 @@ void add_kv(const ModelSpec& spec, InspectReport& report) {
     share.window = layer.window;
     ++share.layers;
     const int32_t v_dim = layer.v_aliases_k ? 0 : layer.v_dim;
-    share.token_bytes += kHalfBytes * (layer.kv_heads * (layer.k_dim + v_dim) + layer.index_dim);
+    share.token_bytes +=
+        kHalfBytes * (layer.kv_heads * (layer.k_dim + v_dim) + layer.index_dim) / layer.rate +
+        static_cast<int64_t>(sizeof(float)) * layer.source_dim;
   }
   for (const auto& [window, share] : shares) report.kv.push_back(share);
   report.state_bytes = state_entry_bytes(spec);

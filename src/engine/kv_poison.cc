@@ -88,14 +88,18 @@ void KvPoison::tokens(Stream& stream, const SlotTable& slots, SlotId slot, int32
     const KvLayerView& kv = storage_->layers()[layer];
     const auto table = slots.block_table(slot, plan.layer_group[layer]);
     for (int32_t token = first; token < last; ++token) {
+      if ((token + 1) % kv.rate != 0) continue;  // the place of no key
       const int32_t page = table[static_cast<size_t>(token / plan.block_tokens)];
-      const int64_t in_page = token % plan.block_tokens;
+      const int64_t in_page = token % plan.block_tokens / kv.rate;
       Pieces pieces(stream, poison_);
       for (int32_t head = 0; head < kv.kv_heads; ++head) {
         add_head(pieces, k_head(kv, page, head), in_page);
         if (!kv.v_aliases_k) add_head(pieces, v_head(kv, page, head), in_page);
       }
       if (kv.index_dim > 0) add_head(pieces, index_head(kv, page), in_page);
+      if (kv.source_dim == 0) continue;
+      pieces.add(reinterpret_cast<std::byte*>(sources_of(kv, page, in_page)),
+                 kv.source_dim * static_cast<int64_t>(sizeof(float)));
     }
   }
 }

@@ -17,7 +17,8 @@ constexpr int32_t kPages = 6, kPageTokens = 16;
 
 struct Kept {
   KvFormat k, v;
-  bool latents = false, index = false;
+  bool latents = false, index = false, sources = false;
+  int32_t rate = 1;
 };
 
 ModelSpec spec_of(const Kept& kept) {
@@ -26,7 +27,9 @@ ModelSpec spec_of(const Kept& kept) {
                       .v_dim = 32,
                       .window = 0,
                       .v_aliases_k = kept.latents,
-                      .index_dim = kept.index ? 24 : 0};
+                      .index_dim = kept.index ? 24 : 0,
+                      .source_dim = kept.sources ? 10 : 0,
+                      .rate = kept.rate};
   return {.architecture = "kept",
           .vocab_size = 100,
           .hidden_size = 64,
@@ -114,13 +117,18 @@ class PoisonedPool {
         ADD_FAILURE() << what << " " << d << " of place " << slot << " is " << number;
       }
     };
+    const int64_t page = slot / kPageTokens, key = slot % kPageTokens / kv.rate;
+    for (int32_t d = 0; d < kv.source_dim; ++d) {
+      expect("source", d, sources_of(kv, page, slot % kPageTokens)[d]);
+    }
+    if ((slot + 1) % kv.rate != 0) return;  // the place of no key
     for (int32_t head = 0; head < kv.kv_heads; ++head) {
-      for (int32_t d = 0; d < kv.k_dim; ++d) expect("key", d, load_key(kv, slot, head, d));
-      for (int32_t d = 0; d < kv.v_dim; ++d) expect("value", d, load_value(kv, slot, head, d));
+      const KvHeadView keys = k_head(kv, page, head), values = v_head(kv, page, head);
+      for (int32_t d = 0; d < kv.k_dim; ++d) expect("key", d, load_number(keys, key, d));
+      for (int32_t d = 0; d < kv.v_dim; ++d) expect("value", d, load_number(values, key, d));
     }
     for (int32_t d = 0; d < kv.index_dim; ++d) {
-      const KvHeadView head = index_head(kv, slot / kPageTokens);
-      expect("index", d, load_number(head, slot % kPageTokens, d));
+      expect("index", d, load_number(index_head(kv, page), key, d));
     }
   }
 
@@ -135,7 +143,8 @@ void expect_all(Device& device, std::initializer_list<Kept> all) {
   for (const Kept& kept : all) {
     SCOPED_TRACE(testing::Message()
                  << static_cast<int>(kept.k) << " " << static_cast<int>(kept.v)
-                 << (kept.latents ? " latents" : "") << (kept.index ? " index" : ""));
+                 << (kept.latents ? " latents" : "") << (kept.index ? " index" : "")
+                 << (kept.sources ? " sources" : "") << " " << kept.rate);
     for (int32_t accepted = 0; accepted <= 4; ++accepted) {
       PoisonedPool pool(device, kept);
       pool.reject_all_but(accepted);
@@ -158,7 +167,9 @@ TEST(KvPoison, ReachesRejectedTokensAndNewPagesOfACpu) {
                        {KvFormat::kInt4, KvFormat::kInt4},
                        {KvFormat::kF16, KvFormat::kInt4},
                        {.k = KvFormat::kF16, .v = KvFormat::kF16, .latents = true},
-                       {.k = KvFormat::kInt8, .v = KvFormat::kInt8, .index = true}});
+                       {.k = KvFormat::kInt8, .v = KvFormat::kInt8, .index = true},
+                       {.k = KvFormat::kF16, .v = KvFormat::kF16, .latents = true, .sources = true},
+                       {.k = KvFormat::kInt8, .v = KvFormat::kInt8, .index = true, .rate = 4}});
 }
 
 TEST(KvPoison, ReachesRejectedTokensAndNewPagesOfAGpu) {

@@ -37,6 +37,7 @@ void move_token(const KvStorage& storage, const SlotTable& slots, const TokenMov
     const int32_t from_page = table[static_cast<size_t>(move.from / block_tokens)];
     const int32_t to_page = table[static_cast<size_t>(move.to / block_tokens)];
     CHECK(from_page >= 0 && to_page >= 0);
+    CHECK_MSG(kv.rate == 1 && kv.source_dim == 0, "tokens whose keys are shared do not move");
     const int32_t from = move.from % block_tokens, to = move.to % block_tokens;
     if (kv.index_dim > 0) move_head(index_head(kv, from_page), from, index_head(kv, to_page), to);
     for (int32_t head = 0; head < kv.kv_heads; ++head) {

@@ -39,6 +39,8 @@ struct LayerKv {
   int32_t chunk = 0;         // > 0: of the window, the rows of one run of positions (AttentionArgs)
   bool v_aliases_k = false;  // a value is the first v_dim components of its key: a latent
   int32_t index_dim = 0;     // > 0: of a key of sparse attention's index, beside these
+  int32_t source_dim = 0;    // > 0: numbers of a token that keys of several tokens are made of
+  int32_t rate = 1;          // tokens that share a key (KvLayerView::rate)
   // Empty: as the engine keeps all that have no format of their own.
   std::optional<KvFormat> k_format = {};
   std::optional<KvFormat> v_format = {};
@@ -60,9 +62,12 @@ inline KvLayerView kv_view(const LayerKv& layer, KvFormats formats, KeyLayout ke
                  .kv_heads = layer.kv_heads,
                  .k_dim = layer.k_dim,
                  .v_dim = layer.v_dim,
-                 .index_dim = layer.index_dim};
+                 .index_dim = layer.index_dim,
+                 .source_dim = layer.source_dim,
+                 .rate = layer.rate};
   kv.v_offset = k_part_bytes(kv);
   kv.index_offset = kv.v_offset + v_part_bytes(kv);
+  kv.source_offset = source_part_offset(kv);
   return kv;
 }
 
@@ -213,6 +218,7 @@ struct TensorSpec {
   Shape shape;
   bool exact = false;     // files have it in F32, whatever the type of matrices
   bool optional = false;  // a file without it has zeros
+  int32_t below = 0;      // > 0: it has whole numbers below this, no two of a row alike
 };
 
 // One row per architecture: a pair of files and an entry in architectures().

@@ -3,6 +3,7 @@
 #pragma once
 
 #include "ops/attention/attention.h"
+#include "ops/attention/compress_keys.h"
 #include "ops/attention/full_attention.h"
 #include "ops/attention/gather_keys.h"
 #include "ops/attention/index_keys.h"
@@ -33,6 +34,7 @@
 #include "ops/rows/residual_add.h"
 #include "ops/rows/rms_norm.h"
 #include "ops/rows/rope_angles.h"
+#include "ops/rows/rotate_tails.h"
 #include "ops/rows/route_experts.h"
 #include "ops/rows/row_gather.h"
 #include "ops/rows/row_gather_sum.h"
@@ -108,9 +110,12 @@
 
 #define HR_OPS(OP)                       \
   HR_OPS_ON_CUDA(OP)                     \
+  OP(compress_keys, CompressKeysArgs)    \
   OP(full_attention, FullAttentionArgs)  \
   OP(hyper_add, HyperAddArgs)            \
   OP(hyper_mix, HyperMixArgs)            \
+  OP(keep_sources, KeepSourcesArgs)      \
+  OP(rotate_tails, RotateTailsArgs)      \
   OP(row_scatter_add, RowScatterAddArgs) \
   OP(sample, SampleArgs)                 \
   OP(select_blocks, SelectBlocksArgs)    \

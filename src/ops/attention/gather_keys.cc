@@ -12,7 +12,8 @@ namespace {
 void check_args(const GatherKeysArgs& args) {
   const KvLayerView &from = args.from, &to = args.to;
   CHECK(from.v_aliases_k == to.v_aliases_k && to.block_tokens == from.block_tokens);
-  CHECK(to.k_dim == from.k_dim && to.v_dim == from.v_dim && to.kv_heads == 1 && to.index_dim == 0);
+  CHECK(to.k_dim == from.k_dim && to.v_dim == from.v_dim && to.kv_heads == 1);
+  CHECK(to.index_dim == 0 && to.source_dim == 0 && to.rate == 1);
   if (args.step == nullptr) {
     CHECK(to.k_format == KvFormat::kF32 && to.keys == KeyLayout::kTransposed);
     CHECK(to.v_aliases_k || to.v_format == KvFormat::kF32);
@@ -21,7 +22,8 @@ void check_args(const GatherKeysArgs& args) {
   }
   CHECK(from.v_aliases_k);
   const GatheredStep& step = *args.step;
-  CHECK(to.k_format == from.k_format && to.keys == from.keys && from.kv_heads == 1);
+  CHECK(from.rate == 1 && to.k_format == from.k_format && to.keys == from.keys &&
+        from.kv_heads == 1);
   CHECK(step.plan != nullptr && step.plan->shape.lists_rows && step.memory != nullptr);
   CHECK(step.row_count > 0 && step.row_count <= kGatheredRowsMax);
   CHECK(step.blocks_of_row * to.block_tokens >= step.chosen.top);

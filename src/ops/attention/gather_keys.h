@@ -19,13 +19,14 @@
 namespace headrace {
 
 // Of one row: its `count` places, of a head of the sequence with this table, go to block
-// first_block on.
+// first_block on, behind the `before` keys that lie there.
 struct GatheredRow {
   const int32_t* places = nullptr;
   int32_t count = 0;
   const int32_t* block_table = nullptr;
   int32_t first_block = 0;
   int32_t head = 0;  // of `from`
+  int32_t before = 0;
 };
 
 // CUDA: rows [row_first, row_first + row_count) of a step. The places of each go to blocks of its
@@ -57,8 +58,8 @@ GatheredPlanPlaces gathered_plan_places(const AttentionPlanShape& shape, int32_t
 struct GatherKeysArgs {
   KvLayerView from;                   // CUDA: values are part of keys
   std::span<const GatheredRow> rows;  // CPU
-  // One head, of the components that `from` has, without an index. CPU: f32, transposed. CUDA: as
-  // `from`.
+  // One head, of the components that `from` has, without an index, a key a token. CPU: f32,
+  // transposed. CUDA: as `from`.
   KvLayerView to;
   const GatheredStep* step = nullptr;  // CUDA, in place of rows
 };

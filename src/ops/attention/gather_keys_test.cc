@@ -132,5 +132,71 @@ TEST(GatherKeys, AHeadsKeysAndValuesHaveTheBitsOfTheCache) {
   }
 }
 
+// In two goes, the second behind what the first has left, keys lie as in one.
+TEST(GatherKeys, KeysBehindOthersLeaveTheseAsTheyAre) {
+  Setting setting(kHeads, {KvFormat::kF16}, {kTokens});
+  setting.alias_values(true);
+  setting.write(0, 0, kTokens);
+  TestDevice device = TestDevice::cpu(2);
+  OpContext context = device.context();
+  std::vector<int32_t> places(kTokens);
+  std::iota(places.begin(), places.end(), 0);
+  const GatheredRow row{
+      .places = places.data(), .count = kTokens, .block_table = setting.sequence(0).blocks.data()};
+  GatheredPages whole(1, kTokens);
+  gather_keys(context, {.from = setting.kv(), .rows = {&row, 1}, .to = whole.view});
+  for (const int32_t before : {0, 5, 16, 37, kTokens}) {
+    GatheredPages pages(1, kTokens);
+    GatheredRow part = row;
+    part.count = before;
+    gather_keys(context, {.from = setting.kv(), .rows = {&part, 1}, .to = pages.view});
+    part.places = places.data() + before;
+    part.count = kTokens - before;
+    part.before = before;
+    gather_keys(context, {.from = setting.kv(), .rows = {&part, 1}, .to = pages.view});
+    for (int32_t place = 0; place < kTokens; ++place) {
+      for (int32_t d = 0; d < kHeads.dim; ++d) {
+        ASSERT_EQ(load_key(pages.view, place, 0, d), load_key(whole.view, place, 0, d)) << before;
+      }
+    }
+  }
+}
+
+// The place of a key that several tokens share is that of the last of them.
+TEST(GatherKeys, KeysThatTokensShareAreFoundByTheirLastToken) {
+  for (const int32_t rate : {3, 4, 20}) {
+    Rng rng(static_cast<uint64_t>(rate));
+    KvLayerView kv = GatheredPages(1, kTokens).view;
+    kv.rate = rate;
+    kv.v_offset = k_part_bytes(kv);
+    kv.block_stride = layer_part_bytes(kv);
+    std::vector<std::byte> memory(static_cast<size_t>(5 * kv.block_stride), std::byte{0xff});
+    kv.base = memory.data();
+    const std::vector<int32_t> table = {3, 1, 4, 0, 2};
+    std::vector<int32_t> places;
+    std::vector<std::vector<float>> keys;
+    for (int32_t place = rate - 1; place < kTokens; place += rate) {
+      places.push_back(place);
+      keys.push_back(random_floats(rng, kHeads.dim));
+      store_numbers(k_head(kv, table[static_cast<size_t>(place / 16)], 0), place % 16 / rate,
+                    keys.back().data());
+    }
+    TestDevice device = TestDevice::cpu(2);
+    OpContext context = device.context();
+    GatheredPages pages(1, kTokens);
+    const GatheredRow row{.places = places.data(),
+                          .count = static_cast<int32_t>(places.size()),
+                          .block_table = table.data()};
+    gather_keys(context, {.from = kv, .rows = {&row, 1}, .to = pages.view});
+    for (size_t k = 0; k < keys.size(); ++k) {
+      for (int32_t d = 0; d < kHeads.dim; ++d) {
+        ASSERT_EQ(load_key(pages.view, static_cast<int64_t>(k), 0, d),
+                  keys[k][static_cast<size_t>(d)])
+            << rate;
+      }
+    }
+  }
+}
+
 }  // namespace
 }  // namespace headrace::gather_keys_test

@@ -8,15 +8,20 @@
 //   V part  [head][token][d]   v_offset bytes after the K part; none where values are part of keys
 //   index   [d][token]         index_offset bytes after the K part: a key of sparse attention's
 //                              index (select_keys.h); none where index_dim is 0
-// A head of a format with scales has them behind its numbers, [group of components][token]. Heads
-// of some formats have an order of their own (column_place()). A slot is block * block_tokens +
-// token: the place of one token.
+//   sources [token][number]    f32, source_offset bytes after the K part: what keys of several
+//                              tokens are made of (compress_keys.h); none where source_dim is 0
+// Where `rate` is above 1, a block has no keys of tokens: each run of so many tokens of the text
+// has one, whose place is that of the run's last token: key place / rate of the block. A head of a
+// format with scales has them behind its numbers, [group of components][token]. Heads of some
+// formats have an order of their own (column_place()). A slot is block * block_tokens + token: the
+// place of one token.
 #pragma once
 
 #include <cstddef>
 #include <cstdint>
 
 #include "base/check.h"
+#include "base/round_up.h"
 #include "ops/attention/kv_format.h"
 #include "tensor/dtype.h"
 #include "tensor/half.h"
@@ -47,7 +52,15 @@ struct KvLayerView {
   int32_t v_dim = 0;
   int32_t index_dim = 0;     // > 0: components of a token's key in the index
   int64_t index_offset = 0;  // bytes from a block's K part to its index part
+  int32_t source_dim = 0;    // > 0: numbers of a token's sources
+  int64_t source_offset = 0;
+  int32_t rate = 1;  // tokens that share a key. CPU
 };
+
+// Keys in a block.
+inline int32_t block_keys(const KvLayerView& kv) {
+  return static_cast<int32_t>(divide_up(kv.block_tokens, kv.rate));
+}
 
 // The format of plain elements of a type. REQUIRES: F32, F16 or BF16
 inline KvFormat kv_format(DType dtype) {
@@ -97,21 +110,32 @@ inline int64_t kv_head_bytes(KvFormat format, int32_t dim, int32_t block_tokens)
 }
 // Bytes of the parts of one layer's block.
 inline int64_t k_part_bytes(const KvLayerView& kv) {
-  return kv.kv_heads * kv_head_bytes(kv.k_format, kv.k_dim, kv.block_tokens);
+  return kv.kv_heads * kv_head_bytes(kv.k_format, kv.k_dim, block_keys(kv));
 }
 inline int64_t v_part_bytes(const KvLayerView& kv) {
-  return kv.v_aliases_k ? 0 : kv.kv_heads * kv_head_bytes(kv.v_format, kv.v_dim, kv.block_tokens);
+  return kv.v_aliases_k ? 0 : kv.kv_heads * kv_head_bytes(kv.v_format, kv.v_dim, block_keys(kv));
 }
 // What an index asks of a key is yes or no, so that its keys have 16 bits where others have fewer.
 inline KvFormat index_format(const KvLayerView& kv) {
   return kv.k_format == KvFormat::kF32 ? KvFormat::kF32 : KvFormat::kF16;
 }
 inline int64_t index_part_bytes(const KvLayerView& kv) {
-  return kv.index_dim == 0 ? 0 : kv_head_bytes(index_format(kv), kv.index_dim, kv.block_tokens);
+  return kv.index_dim == 0 ? 0 : kv_head_bytes(index_format(kv), kv.index_dim, block_keys(kv));
 }
-// Of all that a layer keeps in a block.
+// What parts begin on that kernels read in vectors, or numbers of 32 bits.
+inline constexpr int64_t kPartAlignment = 32;
+inline int64_t source_part_offset(const KvLayerView& kv) {
+  return round_up(kv.index_offset + index_part_bytes(kv), kPartAlignment);
+}
+inline int64_t source_part_bytes(const KvLayerView& kv) {
+  return int64_t{kv.block_tokens} * kv.source_dim * static_cast<int64_t>(sizeof(float));
+}
+// Of all that a layer keeps in a block. Of fewer keys than SIMD lanes it ends where another layer's
+// part may begin.
 inline int64_t layer_part_bytes(const KvLayerView& kv) {
-  return k_part_bytes(kv) + v_part_bytes(kv) + index_part_bytes(kv);
+  if (kv.source_dim > 0) return kv.source_offset + source_part_bytes(kv);
+  const int64_t bytes = k_part_bytes(kv) + v_part_bytes(kv) + index_part_bytes(kv);
+  return kv.rate == 1 ? bytes : round_up(bytes, kPartAlignment);
 }
 
 // Keys and values alike: `dim` components each in this format, the V part behind the K part. Base
@@ -194,19 +218,19 @@ inline KvHeadView k_head(const KvLayerView& kv, int64_t block, int32_t head) {
   const bool rows = kv.keys == KeyLayout::kRows;
   return {.format = kv.k_format,
           .at = kv.base + block * kv.block_stride +
-                head * kv_head_bytes(kv.k_format, kv.k_dim, kv.block_tokens),
+                head * kv_head_bytes(kv.k_format, kv.k_dim, block_keys(kv)),
           .dim = kv.k_dim,
-          .block_tokens = kv.block_tokens,
+          .block_tokens = block_keys(kv),
           .token_step = rows ? kv.k_dim : 1,
-          .dim_step = rows ? 1 : kv.block_tokens};
+          .dim_step = rows ? 1 : block_keys(kv)};
 }
 inline KvHeadView v_head(const KvLayerView& kv, int64_t block, int32_t head) {
   if (kv.v_aliases_k) return k_head(kv, block, head);
   return {.format = kv.v_format,
           .at = kv.base + block * kv.block_stride + kv.v_offset +
-                head * kv_head_bytes(kv.v_format, kv.v_dim, kv.block_tokens),
+                head * kv_head_bytes(kv.v_format, kv.v_dim, block_keys(kv)),
           .dim = kv.v_dim,
-          .block_tokens = kv.block_tokens,
+          .block_tokens = block_keys(kv),
           .token_step = kv.v_dim,
           .dim_step = 1};
 }
@@ -215,9 +239,14 @@ inline KvHeadView index_head(const KvLayerView& kv, int64_t block) {
   return {.format = index_format(kv),
           .at = kv.base + block * kv.block_stride + kv.index_offset,
           .dim = kv.index_dim,
-          .block_tokens = kv.block_tokens,
+          .block_tokens = block_keys(kv),
           .token_step = 1,
-          .dim_step = kv.block_tokens};
+          .dim_step = block_keys(kv)};
+}
+// The sources of a token. REQUIRES: source_dim > 0
+inline float* sources_of(const KvLayerView& kv, int64_t block, int64_t token) {
+  std::byte* const part = kv.base + block * kv.block_stride + kv.source_offset;
+  return reinterpret_cast<float*>(part) + token * kv.source_dim;
 }
 
 // Address of component d of the key or value of (slot, head).

@@ -13,15 +13,18 @@ void check_args(const SelectKeysArgs& args) {
   CHECK((args.queries.shape == Shape{args.weights.rows(), heads * dim}));
   CHECK(args.weights.dtype == DType::kF32);
   CHECK(args.chosen.top > 0 && args.chosen.stride >= args.chosen.top);
+  CHECK(args.chosen.rate == args.kv.rate);
   for (const AttentionSequence& sequence : args.sequences) {
     CHECK(sequence.row_first >= 0 && sequence.row_count > 0 &&
           sequence.row_first + sequence.row_count <= args.weights.rows() &&
           sequence.kv_length >= sequence.row_count);
+    CHECK_MSG(args.kv.rate == 1 || sequence.tree_rows == 0, "rows of trees share no keys");
   }
 }
 
 }  // namespace
 
+// Of keys that several tokens share there are fewer.
 int64_t select_keys_workspace_bytes(int32_t kv_length_max) {
   const int64_t keys = int64_t{kv_length_max} + kScoredKeys;
   return kScoredRows * keys * static_cast<int64_t>(sizeof(float) + sizeof(uint64_t)) + 512;
@@ -41,12 +44,13 @@ const KernelSet<SelectKeysArgs>& select_keys_kernels() {
 OpCost op_cost(const SelectKeysArgs& args) {
   int64_t pairs = 0, keys = 0;  // of rows and keys that they see
   for (const AttentionSequence& sequence : args.sequences) {
-    pairs += int64_t{sequence.row_count} * sequence.kv_length;
-    keys += sequence.kv_length;
+    const int32_t seen = sequence.kv_length / args.kv.rate;
+    pairs += int64_t{sequence.row_count} * seen;
+    keys += seen;
   }
   OpCost cost = row_op_cost(args.queries.rows(), args.queries.columns(),
                             bytes_of(args.queries) + bytes_of(args.weights) +
-                                keys * index_part_bytes(args.kv) / args.kv.block_tokens);
+                                keys * index_part_bytes(args.kv) / block_keys(args.kv));
   cost.shape = fmt::format("{} heads of {}", args.weights.columns(), args.kv.index_dim);
   cost.flops = 2 * pairs * args.queries.columns();
   return cost;

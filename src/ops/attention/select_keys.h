@@ -2,7 +2,8 @@
 // row may see has the score
 //   sum over heads h of weights[h] * max(0, q_h' k)
 // over the index keys that the layer keeps; the `top` keys of the largest scores are chosen, of
-// equal ones the first in the text. Where a row sees no more than `top` keys, it has all.
+// equal ones the first in the text. Where a row sees no more than `top` keys, it has all. Of keys
+// that several tokens share a row sees those whose tokens it sees all of.
 //
 // A score depends on its row and key alone, bit for bit, and has one order of arithmetic on all
 // instruction sets, but for the reference, which sums doubles. So the choice does not depend on how
@@ -24,10 +25,12 @@ struct ChosenPlaces {
   int32_t* front = nullptr;
   int64_t stride = 0;  // from one row to the next
   int32_t top = 0;     // of a row at most
+  int32_t rate = 1;    // tokens that share a key
 
   int32_t* row(int64_t t) const { return front + t * stride; }
-  // Of a row at `position`.
-  int32_t count(int32_t position) const { return std::min(top, position + 1); }
+  // Of a row at `position`: the keys that it sees, and those that it has.
+  int32_t seen(int32_t position) const { return (position + 1) / rate; }
+  int32_t count(int32_t position) const { return std::min(top, seen(position)); }
 };
 
 struct SelectKeysArgs {
@@ -36,7 +39,7 @@ struct SelectKeysArgs {
   KvLayerView kv;                                // this step's keys are already there
   std::span<const AttentionSequence> sequences;  // CPU
   int32_t table_offset = 0;                      // CPU: as in AttentionArgs
-  ChosenPlaces chosen;                           // of all rows
+  ChosenPlaces chosen;                           // of all rows; its rate is that of kv
   // CUDA, in place of the sequences: as in AttentionArgs. REQUIRES: it lists rows
   const AttentionPlan* plan = nullptr;
 };

@@ -1,6 +1,9 @@
 #include <algorithm>
 #include <array>
+#include <cstring>
 #include <functional>
+#include <optional>
+#include <vector>
 
 #include "ops/attention/kv_numbers.h"
 #include "ops/attention/select_keys.h"
@@ -42,20 +45,58 @@ struct ScoredRun {
   float* scores;      // [count, stride] by place
   uint64_t* choices;  // [count, stride]
 
-  int32_t places() const {  // that some of these rows see
-    return sequence.tree_rows > 0 ? sequence.kv_length : sequence.position(first + count - 1) + 1;
+  int32_t keys() const {  // that some of these rows see, in the order of their places
+    if (sequence.tree_rows > 0) return sequence.kv_length;
+    return args.chosen.seen(sequence.position(first + count - 1));
   }
+};
+
+// The place of the last token of those that share key `key`.
+int32_t place_of_key(int32_t key, int32_t rate) { return (key + 1) * rate - 1; }
+
+// Keys [16 b, 16 b + 16) that tokens share side by side, as they lie where each token has one.
+class JoinedKeys {
+ public:
+  explicit JoinedKeys(const SelectKeysArgs& args)
+      : args_(args),
+        element_(dtype_info(kv_element(index_format(args.kv))).block_bytes),
+        keys_(static_cast<size_t>(kScoredKeys * args.kv.index_dim * element_)) {}
+
+  const std::byte* join(const AttentionSequence& sequence, int64_t b, int32_t keys) {
+    const auto first = static_cast<int32_t>(b) * kScoredKeys;
+    for (int32_t i = 0; i < std::min(keys - first, kScoredKeys); ++i) {
+      const int32_t place = place_of_key(first + i, args_.kv.rate);
+      const int32_t in_block = place % args_.kv.block_tokens;
+      const int32_t block =
+          sequence.block_table[args_.table_offset + place / args_.kv.block_tokens];
+      const KvHeadView head = index_head(args_.kv, block);
+      for (int32_t d = 0; d < head.dim; ++d) {
+        std::memcpy(keys_.data() + (int64_t{d} * kScoredKeys + i) * element_,
+                    head.number(in_block / args_.kv.rate, d), static_cast<size_t>(element_));
+      }
+    }
+    return keys_.data();
+  }
+
+ private:
+  const SelectKeysArgs& args_;
+  const int64_t element_;
+  std::vector<std::byte> keys_;  // [dim][16]
 };
 
 template <void (*kScore)(const BlockScores&)>
 void score_blocks(const ScoredRun& run, int64_t first, int64_t last) {
   const SelectKeysArgs& args = run.args;
   const int64_t row = int64_t{run.sequence.row_first} + run.first;
+  std::optional<JoinedKeys> joined;
+  if (args.kv.rate > 1) joined.emplace(args);
   for (int64_t b = first; b < last; ++b) {
-    const int32_t block = run.sequence.block_table[args.table_offset + b];
+    const std::byte* const keys =
+        joined ? joined->join(run.sequence, b, run.keys())
+               : index_head(args.kv, run.sequence.block_table[args.table_offset + b]).at;
     kScore({.queries = f32_row(args.queries, row),
             .weights = f32_row(args.weights, row),
-            .keys = index_head(args.kv, block).at,
+            .keys = keys,
             .scores = run.scores + b * kScoredKeys,
             .query_stride = args.queries.row_stride / 4,
             .weight_stride = args.weights.row_stride / 4,
@@ -78,8 +119,13 @@ void take_all(const AttentionSequence& sequence, int32_t r, int32_t* places) {
 
 void choose(const ScoredRun& run, int32_t i) {
   const AttentionSequence& sequence = run.sequence;
-  const int32_t r = run.first + i, seen = sequence.position(r) + 1, top = run.args.chosen.top;
-  int32_t* const places = run.args.chosen.row(int64_t{sequence.row_first} + r);
+  const ChosenPlaces& chosen = run.args.chosen;
+  const int32_t r = run.first + i, seen = chosen.seen(sequence.position(r)), top = chosen.top;
+  int32_t* const places = chosen.row(int64_t{sequence.row_first} + r);
+  if (chosen.rate > 1 && seen <= top) {
+    for (int32_t key = 0; key < seen; ++key) places[key] = place_of_key(key, chosen.rate);
+    return;
+  }
   if (seen <= top) return take_all(sequence, r, places);
   const float* const scores = run.scores + i * run.stride;
   uint64_t* const choices = run.choices + i * run.stride;
@@ -94,6 +140,9 @@ void choose(const ScoredRun& run, int32_t i) {
   std::nth_element(choices, choices + top - 1, choices + seen, std::greater<>());
   for (int32_t k = 0; k < top; ++k) places[k] = static_cast<int32_t>(position_of(choices[k]));
   std::sort(places, places + top);
+  if (chosen.rate > 1) {
+    for (int32_t k = 0; k < top; ++k) places[k] = place_of_key(places[k], chosen.rate);
+  }
   if (path == 0) return;
   for (int32_t k = 0; k < top; ++k) places[k] = place_of(sequence, r, places[k]);
 }
@@ -101,8 +150,8 @@ void choose(const ScoredRun& run, int32_t i) {
 template <void (*kScore)(const BlockScores&)>
 void select_run(OpContext& context, const ScoredRun& run) {
   constexpr int64_t kBlocksOfUnit = 16;
-  if (run.places() > run.args.chosen.top) {
-    const int64_t blocks = (run.places() + kScoredKeys - 1) / kScoredKeys;
+  if (run.keys() > run.args.chosen.top) {
+    const int64_t blocks = (run.keys() + kScoredKeys - 1) / kScoredKeys;
     const int64_t units = (blocks + kBlocksOfUnit - 1) / kBlocksOfUnit;
     context.device.pool().parallel_for(units, 1, [&](int64_t first, int64_t end) {
       score_blocks<kScore>(run, first * kBlocksOfUnit, std::min(blocks, end * kBlocksOfUnit));

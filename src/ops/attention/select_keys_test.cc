@@ -207,5 +207,74 @@ TEST(SelectKeys, ScoresThatAreNoNumbersDoNoHarm) {
   }
 }
 
+// Of keys that several tokens share, those whose tokens a row sees all of; a place is that of a
+// run's last token.
+TEST(SelectKeys, KeysThatTokensShareAreChosenAlike) {
+  constexpr int32_t kText = 300;
+  for (const int32_t rate : {3, 4, 20}) {
+    Rng rng(static_cast<uint64_t>(rate));
+    KvLayerView kv{.k_format = KvFormat::kF16,
+                   .v_aliases_k = true,
+                   .kv_heads = 1,
+                   .k_dim = 8,
+                   .v_dim = 8,
+                   .index_dim = kDim,
+                   .rate = rate};
+    kv.index_offset = k_part_bytes(kv);
+    kv.block_stride = layer_part_bytes(kv);
+    constexpr int32_t kPages = (kText + 15) / 16;
+    std::vector<std::byte> memory(static_cast<size_t>(kPages * kv.block_stride), std::byte{0xff});
+    kv.base = memory.data();
+    std::vector<int32_t> table(kTableOffset, 1 << 28);
+    for (int32_t b = 0; b < kPages; ++b) table.push_back(kPages - 1 - b);
+    const auto key_head = [&](int32_t place) {
+      return index_head(kv, table[static_cast<size_t>(kTableOffset + place / 16)]);
+    };
+    for (int32_t place = rate - 1; place < kText; place += rate) {
+      store_numbers(key_head(place), place % 16 / rate, random_floats(rng, kDim).data());
+    }
+    const TestMatrix queries(rng, kText, int64_t{kHeads} * kDim), weights(rng, kText, kHeads);
+    for (const auto& kernel : kernels_here()) {
+      SCOPED_TRACE(kernel.name);
+      TestDevice device = TestDevice::cpu(3);
+      OpContext context = device.context();
+      TestMatrix asked = queries, worth = weights;
+      std::vector<int32_t> places(static_cast<size_t>(kText) * kTop, -7);
+      const AttentionSequence sequence{
+          .row_first = 0, .row_count = kText, .kv_length = kText, .block_table = table.data()};
+      const SelectKeysArgs args{
+          .queries = asked.view(),
+          .weights = worth.view(),
+          .kv = kv,
+          .sequences = {&sequence, 1},
+          .table_offset = kTableOffset,
+          .chosen = {.front = places.data(), .stride = kTop, .top = kTop, .rate = rate}};
+      kernel.run(context, args);
+      for (int32_t t = 0; t < kText; ++t) {
+        std::vector<std::pair<double, int32_t>> scores;
+        for (int32_t place = rate - 1; place <= t; place += rate) {
+          double score = 0;
+          for (int32_t h = 0; h < kHeads; ++h) {
+            double product = 0;
+            for (int32_t d = 0; d < kDim; ++d) {
+              product += double{queries.at(t, h * kDim + d)} *
+                         load_number(key_head(place), place % 16 / rate, d);
+            }
+            score += weights.at(t, h) * std::max(product, 0.0);
+          }
+          scores.emplace_back(-score, place);
+        }
+        std::ranges::stable_sort(scores, {}, &std::pair<double, int32_t>::first);
+        scores.resize(std::min<size_t>(scores.size(), kTop));
+        std::vector<int32_t> want;
+        for (const auto& [score, place] : scores) want.push_back(place);
+        std::ranges::sort(want);
+        const int32_t* const row = args.chosen.row(t);
+        ASSERT_EQ(std::vector(row, row + args.chosen.count(t)), want) << t;
+      }
+    }
+  }
+}
+
 }  // namespace
 }  // namespace headrace::select_keys_test
