@@ -40,7 +40,7 @@ Result<std::shared_ptr<WeightSource>> dummy_weights(const Architecture& architec
   std::vector<DummyTensor> tensors;
   for (const TensorSpec& spec : architecture.tensors(config)) {
     const float scale = is_query_or_key(spec.name) ? sharpness : 1.0f;
-    tensors.push_back({spec.name, spec.shape, scale, spec.exact});
+    tensors.push_back({spec.name, spec.shape, scale, spec.exact, spec.below});
   }
   HR_ASSIGN_OR_RETURN(auto source, DummyWeightSource::create(std::move(tensors), options));
   return std::shared_ptr<WeightSource>(std::move(source));

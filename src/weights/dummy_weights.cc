@@ -100,8 +100,8 @@ Result<std::unique_ptr<DummyWeightSource>> DummyWeightSource::create(
                       tensor.name, tensor.shape.to_string(), dtype_name(dtype)),
           "dtype");
     }
-    entries.push_back(
-        {std::move(tensor.name), tensor.shape, tensor.scale, dtype, static_cast<size_t>(*bytes)});
+    entries.push_back({std::move(tensor.name), tensor.shape, tensor.scale, tensor.below, dtype,
+                       static_cast<size_t>(*bytes)});
   }
   return std::unique_ptr<DummyWeightSource>(new DummyWeightSource(std::move(entries), options));
 }
@@ -149,6 +149,10 @@ Result<ConstTensorView> DummyWeightSource::get(std::string_view name) const {
     entry->memory = std::make_unique_for_overwrite<std::byte[]>(entry->bytes);
     fill_dummy_tensor(pool_, seed_, {entry->name, entry->shape, entry->scale}, /*offset=*/0,
                       entry->dtype, entry->memory.get());
+    auto* const numbers = reinterpret_cast<float*>(entry->memory.get());
+    for (int64_t i = 0; entry->below > 0 && i < *entry->shape.elements(); ++i) {
+      numbers[i] = static_cast<float>(i % entry->below);
+    }
   }
   return ConstTensorView(entry->memory.get(), entry->dtype, entry->shape);
 }

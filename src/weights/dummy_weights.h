@@ -26,6 +26,7 @@ struct DummyTensor {
   Shape shape;         // rank 1 to 3, every dimension >= 1
   float scale = 1.0f;  // of all its elements
   bool exact = false;  // F32, whatever the type of matrices
+  int32_t below = 0;   // > 0: whole numbers below this by turns. REQUIRES: exact, no stack
 };
 
 struct DummyOptions {
@@ -61,6 +62,7 @@ class DummyWeightSource final : public WeightSource {
     std::string name;
     Shape shape;
     float scale;
+    int32_t below;
     DType dtype;
     size_t bytes;
     std::unique_ptr<std::byte[]> memory = nullptr;  // empty until get()

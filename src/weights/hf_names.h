@@ -22,6 +22,7 @@ enum class HfForm : uint8_t {
   kByTurns,       // [experts, 2 rows], of two halves by turns
   kFlat,        // [experts rows, columns], of as many experts as the layer's router has rows (DBRX)
   kFlatTurned,  // the same of [experts columns, rows]
+  kIntegers,    // [rows, columns] of 32 or 64 bits, read as F32 (DeepSeek V4)
   kTurnedByWidth,  // kPlain where rows of the model are as wide as it says; else kTurnedHalves, and
                    // kTurned without a second half (Qwen 3 VL: the library's files, the hub's)
 };

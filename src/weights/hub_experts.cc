@@ -111,7 +111,46 @@ class Mxfp4Matrix final : public HubMatrix {
   mutable bool is_e2m1_ = false;
 };
 
+class IntegerTable final : public HubMatrix {
+ public:
+  explicit IntegerTable(const HubTensors& tensors)
+      : HubMatrix(tensors, tensors.quants->shape, std::string(tensors.quants->type->name)) {}
+
+  Status prepare() const override { return ok_status(); }
+  DType dtype() const override { return DType::kF32; }
+
+  void read(std::span<const int64_t> rows, int64_t first_column, int64_t columns,
+            std::byte* out) const override {
+    auto* next = reinterpret_cast<float*>(out);
+    for (const int64_t row : rows) {
+      for (int64_t c = first_column; c < first_column + columns; ++c) {
+        *next++ = static_cast<float>(number(row * shape()[1] + c));
+      }
+    }
+  }
+
+ private:
+  template <class Integer>
+  int64_t number_of(int64_t at) const {
+    Integer number;
+    std::memcpy(&number, tensors_.quants->bytes.data() + at * int64_t{sizeof(number)},
+                sizeof(number));
+    return number;
+  }
+  int64_t number(int64_t at) const {
+    return type() == "I64" ? number_of<int64_t>(at) : number_of<int32_t>(at);
+  }
+};
+
 }  // namespace
+
+Result<std::unique_ptr<HubMatrix>> open_integer_matrix(const SafetensorsTensor& tensor) {
+  if (tensor.shape.rank() != 2 || (tensor.type->name != "I64" && tensor.type->name != "I32")) {
+    return hub_tensor_error(tensor, fmt::format("{} {} is no matrix of I32 or I64",
+                                                tensor.type->name, tensor.shape.to_string()));
+  }
+  return std::unique_ptr<HubMatrix>(std::make_unique<IntegerTable>(HubTensors{.quants = &tensor}));
+}
 
 Result<int64_t> hub_expert_count(const HubTensors& tensors, HfForm form, int64_t step) {
   const SafetensorsTensor& quants = *tensors.quants;

@@ -1,7 +1,7 @@
-// Matrices that files have in forms of their own. Of experts of gpt-oss: one matrix of a stack, of
-// which gates and ups may lie by turns, either turned, [experts, columns, rows], or as MXFP4,
-// [experts, rows, blocks, 16] with a tensor of scales. Of GPT-2: one that is turned,
-// [columns, rows].
+// Matrices that files have in forms of their own. Of DeepSeek V4: one of integers. Of experts of
+// gpt-oss: one matrix of a stack, of which gates and ups may lie by turns, either turned, [experts,
+// columns, rows], or as MXFP4, [experts, rows, blocks, 16] with a tensor of scales. Of GPT-2: one
+// that is turned, [columns, rows].
 #pragma once
 
 #include <memory>
@@ -26,5 +26,7 @@ std::unique_ptr<HubMatrix> open_hub_expert(const HubTensors& tensors, HfForm for
                                            const ExpertRowsOf& rows);
 // Of a tensor [columns, rows]; errors as HubMatrix::create().
 Result<std::unique_ptr<HubMatrix>> open_turned_matrix(const SafetensorsTensor& tensor);
+// Of integers; F32 has those below 2^24 as they are. Errors likewise.
+Result<std::unique_ptr<HubMatrix>> open_integer_matrix(const SafetensorsTensor& tensor);
 
 }  // namespace headrace

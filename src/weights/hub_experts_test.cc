@@ -218,6 +218,44 @@ TEST(HubExperts, WrongFormsAreRefusedByName) {
 }
 
 // GGUF files have a block's scale before its numbers, those of its second half in the upper bits.
+// Of 32 bits or 64, as F32; others are refused by the tensor's name.
+TEST(HubExperts, IntegersAreReadAsFloats) {
+  constexpr auto kTable =
+      std::to_array<HfTensorName>({{"table", "table.weight", 0, "", HfForm::kIntegers}});
+  const std::vector<int64_t> numbers = {3, 0, 129279, -2, 7, 1 << 20};
+  std::string memory;
+  const auto open =
+      [&](const std::string& type,
+          const std::string& bytes) -> Result<std::unique_ptr<SafetensorsWeightSource>> {
+    SafetensorsBuilder builder;
+    memory = builder.add("table", type, {3, 2}, bytes).build();
+    HR_ASSIGN_OR_RETURN(
+        auto file, SafetensorsFile::from_memory(
+                       std::as_bytes(std::span(memory.data(), memory.size())), "t.safetensors"));
+    return SafetensorsWeightSource::create({file}, "t.safetensors", {.names = kTable});
+  };
+  for (const bool wide : {true, false}) {
+    std::string bytes;
+    for (const int64_t number : numbers) {
+      bytes.append(reinterpret_cast<const char*>(&number), wide ? 8 : 4);
+    }
+    const auto source = open(wide ? "I64" : "I32", bytes);
+    ASSERT_TRUE(source.ok()) << source.status().message();
+    const auto table = (*source)->get("table.weight", Shape{3, 2});
+    ASSERT_TRUE(table.ok()) << table.status().message();
+    for (int64_t r = 0; r < 3; ++r) {
+      std::vector<float> row(2);
+      dequantise_row(*table, r, row.data());
+      EXPECT_EQ(row[0], static_cast<float>(numbers[static_cast<size_t>(2 * r)]));
+      EXPECT_EQ(row[1], static_cast<float>(numbers[static_cast<size_t>(2 * r + 1)]));
+    }
+  }
+  const auto bad = open("I16", std::string(12, '\0'));
+  ASSERT_FALSE(bad.ok());
+  EXPECT_EQ(bad.status().message(),
+            "t.safetensors: tensor table: I16 [3, 2] is no matrix of I32 or I64");
+}
+
 TEST(HubExperts, GgufFilesHaveTheSameNumbers) {
   const Made made(2 * kRows, 104, 144);
   GgufBuilder builder;

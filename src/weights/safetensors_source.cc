@@ -257,14 +257,15 @@ Result<std::vector<SafetensorsWeightSource::NamedTensor>> SafetensorsWeightSourc
           add_experts(files, *each.tensor, *match, tensors).with_context(description));
       continue;
     }
-    if (match->form == HfForm::kTurnedAlone) {
+    if (match->form == HfForm::kTurnedAlone || match->form == HfForm::kIntegers) {
       if (each.matrix != nullptr) {
         return hub_tensor_error(*each.tensor, "quantised matrices of this class are not supported")
             .with_context(description);
       }
-      auto turned = open_turned_matrix(*each.tensor);
-      if (!turned.ok()) return turned.status().with_context(description);
-      named.matrix = std::move(turned).value();
+      auto formed = match->form == HfForm::kIntegers ? open_integer_matrix(*each.tensor)
+                                                     : open_turned_matrix(*each.tensor);
+      if (!formed.ok()) return formed.status().with_context(description);
+      named.matrix = std::move(formed).value();
     }
     if (!match->second_half.empty()) {
       const bool by_turns = match->form == HfForm::kByTurns;

@@ -94,6 +94,16 @@ TEST_F(Dummy, IsNormalWithSigmaTwoPercent) {
   EXPECT_NEAR(neighbours / n, 0, 5 / std::sqrt(n));
 }
 
+// As a table of a mixture is that names experts.
+TEST_F(Dummy, WholeNumbersComeByTurns) {
+  const auto source = DummyWeightSource::create(
+      {{.name = "table.weight", .shape = Shape{5, 3}, .exact = true, .below = 7}},
+      {.dtype = DType::kBF16});
+  ASSERT_TRUE(source.ok());
+  const std::vector<float> values = floats(*(*source)->get("table.weight"));
+  for (size_t i = 0; i < values.size(); ++i) EXPECT_EQ(values[i], static_cast<float>(i % 7));
+}
+
 TEST_F(Dummy, VectorsLieAroundOne) {
   const auto source = make(DType::kQ4_1);
   const ConstTensorView norm = *source->get("norm.weight");
