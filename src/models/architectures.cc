@@ -11,6 +11,7 @@
 #include "models/dbrx.h"
 #include "models/decoder.h"
 #include "models/deepseek.h"
+#include "models/deepseek4.h"
 #include "models/dots1.h"
 #include "models/ernie.h"
 #include "models/exaone4.h"
@@ -178,6 +179,7 @@ constexpr std::array kArchitectures = {
     decoder<persimmon_spec>("persimmon", persimmon_hf_names),
     decoder<bitnet_spec>("bitnet", bitnet_hf_names),
     decoder<hy_v4_spec>("hy_v4", hy_v4_hf_names),
+    decoder<deepseek4_spec>("deepseek4", deepseek4_hf_names),
     decoder<axk1_spec>("axk1", axk1_hf_names),
     decoder<dbrx_spec>("dbrx", dbrx_hf_names),
     decoder<mimo2_spec>("mimo2", mimo2_hf_names),

@@ -196,12 +196,18 @@ class DecoderPass {
     carried.end(context_, stream_.hidden(), carried_rows());
   }
 
+  // What a layer attends, and what it has the use of beside that; null: nothing.
+  struct Pages {
+    const KvLayerView& kv;
+    const KvLayerView* beside;
+  };
+
   // `mixer_input`: what its mixer reads in place of x; no data: x.
-  void run_layer(int32_t index, const DecoderLayer& layer, const KvLayerView& kv,
+  void run_layer(int32_t index, const DecoderLayer& layer, const Pages& pages,
                  const ConstTensorView& mixer_input = {}) {
     if (layer.frame != nullptr) layer.frame->before(frame_run(layer));
     if (is_parallel(layer.form)) hold_network_input(layer, nullptr);
-    mix(index, layer, kv, nullptr, mixer_input);
+    mix(index, layer, pages, nullptr, mixer_input);
     if (layer.form == LayerForm::kHolding) hold_network_input(layer, nullptr);
     if (layer.frame != nullptr) layer.frame->between(frame_run(layer));
     feed_forward(layer);
@@ -210,13 +216,13 @@ class DecoderPass {
 
   // The last: what it keeps is of all rows, the rest of those that are read afterwards. They are
   // the first of `hidden` then.
-  void run_layer_of_kept(int32_t index, const DecoderLayer& layer, const KvLayerView& kv,
+  void run_layer_of_kept(int32_t index, const DecoderLayer& layer, const Pages& pages,
                          const std::optional<CarriedRows>& carried) {
     const std::span<const int32_t> rows = batch_.kept->rows;
     const TensorView hidden = stream_.hidden();
     if (layer.frame != nullptr) layer.frame->before(frame_run(layer));
     if (is_parallel(layer.form)) hold_network_input(layer, &rows);
-    mix(index, layer, kv, batch_.kept);
+    mix(index, layer, pages, batch_.kept);
     if (rows.empty()) return;
     const bool mixer_has_kept_them = stream_.hidden().rows() < hidden.rows();
     if (!mixer_has_kept_them) {
@@ -306,7 +312,12 @@ class DecoderPass {
     return {areas, shares_scratch(context_.device.traits())};
   }
 
-  void mix(int32_t index, const DecoderLayer& layer, const KvLayerView& kv,
+  PagesBeside beside(const DecoderLayer& layer, const Pages& pages) const {
+    if (pages.beside == nullptr) return {};
+    return {pages.beside, &group_of(layer.mixer->pages_beside())};
+  }
+
+  void mix(int32_t index, const DecoderLayer& layer, const Pages& pages,
            const ForwardBatch::KeptRows* kept, const ConstTensorView& input = {}) {
     if (!layer.has_mixer) return;
     ResidualBranch branch =
@@ -317,12 +328,13 @@ class DecoderPass {
         {.branch = branch,
          .scratch = scratch_of(memory_.mixer),
          .angles = memory_.angles,
-         .kv = kv,
+         .kv = pages.kv,
          .group = group_of(layer.mixer->keys_of() < 0 ? index : layer.mixer->keys_of()),
          .kept = kept,
          .states = batch_.states.behind(state_offsets_[static_cast<size_t>(index)]),
          .carried = behind_frames(),
-         .positions = batch_.positions});
+         .positions = batch_.positions,
+         .beside = beside(layer, pages)});
     if (kept == nullptr || !kept->rows.empty()) branch.finish();
   }
 
@@ -376,7 +388,9 @@ class DecoderPass {
     for (int64_t run = 0, first = 0; run < runs; ++run) {
       const int64_t count = (rows - first) / (runs - run);
       ResidualBranch part = branch.range(first, count);
-      layer.feed_forward->run({.branch = part, .scratch = scratch_of(areas)});
+      FeedForwardRun fed{.branch = part, .scratch = scratch_of(areas)};
+      if (frame_columns_ > 0) fed.carried = carried_rows().row_range(first, count);
+      layer.feed_forward->run(fed);
       first += count;
     }
     branch.finish();
@@ -457,14 +471,16 @@ class Decoder final : public Model {
     if (spec_.carries_embeddings) pass.carry_embeddings();
     for (int32_t i = range.first; i < range.last; ++i) {
       const DecoderLayer& layer = weights_.layers[static_cast<size_t>(i)];
-      const KvLayerView& of_keys = kv[static_cast<size_t>(layer_of_keys(model_spec_, i))];
+      const int32_t beside = layer.mixer->pages_beside();
+      const DecoderPass::Pages pages{kv[static_cast<size_t>(layer_of_keys(model_spec_, i))],
+                                     beside < 0 ? nullptr : &kv[static_cast<size_t>(beside)]};
       const bool is_last = i + 1 == model_spec_.layer_count;
       if (batch.kept != nullptr && is_last) {
-        pass.run_layer_of_kept(i, layer, of_keys, weights_.carried);
+        pass.run_layer_of_kept(i, layer, pages, weights_.carried);
         return leave_at_taps(context.stream, taps, i,
                              hidden.row_range(0, std::ssize(batch.kept->rows)));
       }
-      pass.run_layer(i, layer, of_keys, i == 0 ? first_input : ConstTensorView());
+      pass.run_layer(i, layer, pages, i == 0 ? first_input : ConstTensorView());
       if (weights_.carried && is_last) {
         pass.settle();
         pass.end_carried(*weights_.carried);

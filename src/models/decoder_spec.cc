@@ -47,6 +47,12 @@ class ListedTensors final : public LayerTensors {
     add(name, shape);
     return std::vector<float>(static_cast<size_t>(shape.elements().value()));
   }
+  Result<std::vector<int32_t>> whole_numbers(const std::string& name, const Shape& shape,
+                                             int32_t end) override {
+    add(name, shape, /*exact=*/true);
+    list_.back().below = end;
+    return std::vector<int32_t>();
+  }
   Result<ConstTensorView> table(const std::string& name, const Shape& shape) override {
     add(name, shape);
     return ConstTensorView();
@@ -88,9 +94,10 @@ AttentionSpec attention_of(const ModelConfig& config) {
 
 MixtureSpec mixture_of(const ExpertConfig& experts) {
   const ExpertScores kind = experts.scores.value_or(ExpertScores::kSoftmax);
-  const RouterScores scores = kind == ExpertScores::kSigmoid       ? RouterScores::kSigmoid
-                              : kind == ExpertScores::kSparseMixer ? RouterScores::kSparseMixer
-                                                                   : RouterScores::kSoftmax;
+  const RouterScores scores = kind == ExpertScores::kSigmoid        ? RouterScores::kSigmoid
+                              : kind == ExpertScores::kSparseMixer  ? RouterScores::kSparseMixer
+                              : kind == ExpertScores::kSqrtSoftplus ? RouterScores::kSqrtSoftplus
+                                                                    : RouterScores::kSoftmax;
   return {
       .router = {.experts = experts.count + experts.identities,
                  .used = experts.used,

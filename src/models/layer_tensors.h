@@ -3,11 +3,14 @@
 // a source it gets them, so that the two cannot differ.
 #pragma once
 
+#include <algorithm>
 #include <memory>
 #include <span>
 #include <string>
 #include <string_view>
 #include <vector>
+
+#include <fmt/format.h>
 
 #include "models/layer_weights.h"
 
@@ -74,6 +77,25 @@ class LayerTensors {
   }
   // In the host's memory: small ones that a part lays out in a way of its own.
   virtual Result<std::vector<float>> values(const std::string& name, const Shape& shape) = 0;
+
+  // Whole numbers below `end`, no two of a row alike.
+  virtual Result<std::vector<int32_t>> whole_numbers(const std::string& name, const Shape& shape,
+                                                     int32_t end) {
+    HR_ASSIGN_OR_RETURN(const std::vector<float> read, values(name, shape));
+    std::vector<int32_t> numbers;
+    for (const float number : read) {
+      const auto in_row = static_cast<int64_t>(numbers.size()) % shape[shape.rank() - 1];
+      const auto whole =
+          number >= 0 && number < static_cast<float>(end) ? static_cast<int32_t>(number) : -1;
+      const bool again = std::find(numbers.end() - in_row, numbers.end(), whole) != numbers.end();
+      if (whole < 0 || static_cast<float>(whole) != number || again) {
+        return corrupt(fmt::format("tensor {}: {} is no whole number below {}, or twice in a row",
+                                   name, number, end));
+      }
+      numbers.push_back(whole);
+    }
+    return numbers;
+  }
 
   // CPU: a table of which rows are looked up, as the file has it; valid as long as the source. (On
   // a GPU it is a matrix().)

@@ -255,6 +255,7 @@ class StackLoader {
     HR_RETURN_IF_ERROR(check_generates(weights.config));
     HR_RETURN_IF_ERROR(check_kept(weights));
     if (has_states(weights.config)) HR_RETURN_IF_ERROR(check_state_options(options_));
+    if (shares_keys(weights.config)) HR_RETURN_IF_ERROR(check_trees(options_));
     HR_RETURN_IF_ERROR(plan_stage_layers());
     HR_ASSIGN_OR_RETURN(
         weights.config.served_length,

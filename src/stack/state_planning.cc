@@ -48,6 +48,14 @@ Status check_state_options(StackOptions& options) {
   return ok_status();
 }
 
+Status check_trees(const StackOptions& options) {
+  if (options.engine.scheduler.proposals.tree_width == 1) return ok_status();
+  return unsupported(fmt::format("{}: --spec-tree-width: its tokens share keys, which are those of "
+                                 "one text: leave it out, so that proposals are chains",
+                                 options.model),
+                     "spec-tree-width");
+}
+
 int32_t sequences_with_states(int32_t wanted, const ModelSpec& model, const Device& device) {
   return static_cast<int32_t>(
       std::clamp<int64_t>(states_in_share(model, device), 1, std::max(wanted, 1)));

@@ -15,6 +15,9 @@ namespace headrace {
 // kUnsupported naming the flag that does not go with states. Proposals are switched off, which the
 // log says: a state does not undo them.
 Status check_state_options(StackOptions& options);
+// Of a model whose tokens share keys: kUnsupported naming the flag that asks for trees of
+// proposals.
+Status check_trees(const StackOptions& options);
 
 // Of `wanted` sequences at once, where no flag says so, those whose states take an eighth of the
 // memory that is free (a third, where no layer attends), at least one.

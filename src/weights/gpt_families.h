@@ -99,7 +99,7 @@ constexpr bool has_no_gguf(std::string_view architecture) {
          architecture == "hy_v4" || architecture == "longcat-flash" || architecture == "zamba2" ||
          architecture == "lfm3" || architecture == "flint" || architecture == "kolibri1" ||
          architecture == "sarvam-moe" || architecture == "qwen3vlmoe" ||
-         architecture == "minimax-m3";
+         architecture == "minimax-m3" || architecture == "deepseek4";
 }
 
 void gpt2_defaults(ModelConfig& config);

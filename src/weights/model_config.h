@@ -50,7 +50,7 @@ struct RopeScaling {
 };
 
 // How a router's logits become scores of experts.
-enum class ExpertScores : uint8_t { kSoftmax, kSigmoid, kSparseMixer };
+enum class ExpertScores : uint8_t { kSoftmax, kSigmoid, kSparseMixer, kSqrtSoftplus };
 
 // Of models whose feed-forward networks are mixtures of experts.
 struct ExpertConfig {
@@ -148,6 +148,23 @@ struct BranchMultipliers {
   std::array<float, 2> ffn = {1, 1};  // of the gate, of the branch
 };
 
+// Of DeepSeek V4: keys that several tokens share, what heads' groups make, and the rest that is its
+// own.
+struct SharedKeysConfig {
+  enum class Kind : uint8_t {
+    kNone,     // rows attend a window alone
+    kIndexed,  // and keys of overlapping runs of tokens that an index chooses
+    kAll,      // or all keys of runs
+  };
+  std::vector<Kind> layers;  // [layers]; empty: it is another architecture
+  int32_t indexed_rate = 4;  // tokens of a run
+  int32_t all_rate = 128;
+  int32_t groups = 0;                   // of heads
+  int32_t group_rank = 0;               // of what a group's product makes
+  int32_t stream_rounds = 0;            // in which the matrix of streams is made doubly stochastic
+  std::vector<bool> networks_by_token;  // [layers] whose experts are those of the token
+};
+
 // Of multi-head latent attention (DeepSeek-AI, 2024), which keeps a latent of each token and one
 // rotated key that all heads share.
 struct LatentConfig {
@@ -164,7 +181,8 @@ struct LatentConfig {
   int32_t index_top = 0;           // keys that a row attends, at most
   bool index_interleaved = false;  // rows of its rotated components lie in that order
   std::vector<bool>
-      index_shared;  // [layers] these attend what the one before them does; empty: none
+      index_shared;              // [layers] these attend what the one before them does; empty: none
+  SharedKeysConfig shared_keys;  // of DeepSeek V4, which keeps no latents, and has queries of one
 };
 
 // Of an index that says which blocks of keys the heads of a row attend (MiniMax M3).
@@ -382,6 +400,12 @@ inline bool has_joined_layers(const ModelConfig& config) {
   return config.mixers.gemma.sharing_layers > 0 || config.mixers.gemma.input_width > 0 ||
          config.mixers.gemma.streams > 0 || !config.mixers.latent.index_shared.empty() ||
          config.mixers.state_space.shared.blocks > 0 || config.experts.on_shortcut;
+}
+// Whether tokens share keys, which are those of the runs of one text: rows of trees know none.
+inline bool shares_keys(const ModelConfig& config) {
+  return std::ranges::any_of(
+      config.mixers.latent.shared_keys.layers,
+      [](SharedKeysConfig::Kind kind) { return kind != SharedKeysConfig::Kind::kNone; });
 }
 // Whether some layer attends; else a sequence keeps states alone.
 inline bool any_attends(const ModelConfig& config) {

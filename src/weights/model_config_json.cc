@@ -6,6 +6,7 @@
 
 #include <fmt/format.h>
 
+#include "weights/deepseek4_family.h"
 #include "weights/encoder_config.h"
 #include "weights/gemma_families.h"
 #include "weights/gpt_families.h"
@@ -61,6 +62,7 @@ class JsonConfigReader {
     HR_RETURN_IF_ERROR(read_rope_layers());
     HR_RETURN_IF_ERROR(read_latent(json_, source_, config_));
     HR_RETURN_IF_ERROR(read_minimax_m3(json_, source_, config_));
+    HR_RETURN_IF_ERROR(read_deepseek4(json_, source_, config_));
     HR_RETURN_IF_ERROR(read_mixers());
     HR_RETURN_IF_ERROR(read_layered_gemma(json_, source_, config_));
     HR_RETURN_IF_ERROR(read_tuned_queries(json_, source_, config_));
@@ -495,7 +497,8 @@ class JsonConfigReader {
     if (config_.window == 0) return ok_status();
     // Whatever layer_types says.
     if (config_.architecture == "qwen3moe" || config_.architecture == "minimax-01" ||
-        config_.architecture == "lfm3" || config_.architecture == "step35") {
+        config_.architecture == "lfm3" || config_.architecture == "step35" ||
+        config_.architecture == "deepseek4") {
       return ok_status();
     }
     if (find("layer_types") != nullptr) return read_layer_types();

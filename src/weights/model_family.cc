@@ -6,6 +6,7 @@
 
 #include <fmt/format.h>
 
+#include "weights/deepseek4_family.h"
 #include "weights/gpt_families.h"
 #include "weights/mamba_families.h"
 
@@ -267,7 +268,7 @@ bool ModelFamily::has_experts() const {
 Json without_unread_keys(const ModelFamily& family, const Json& json) {
   struct Unread {
     std::string_view hf_class;
-    std::array<std::string_view, 7> keys;
+    std::array<std::string_view, 16> keys;
   };
   static constexpr Unread kUnread[] = {
       {"InternLM3ForCausalLM", {"sliding_window", "use_sliding_window"}},
@@ -277,6 +278,11 @@ Json without_unread_keys(const ModelFamily& family, const Json& json) {
       {"Qwen3VLForConditionalGeneration", {"sliding_window", "use_sliding_window"}},
       {"FlintForCausalLM", {"use_sliding_window", "max_window_layers"}},
       {"Lfm3ForCausalLM", {"use_sliding_window"}},
+      {"DeepseekV4ForCausalLM",
+       {"num_key_value_heads", "n_shared_experts", "norm_topk_prob", "n_group", "topk_group",
+        "topk_method", "first_k_dense_replace", "moe_layer_freq", "mlp_only_layers",
+        "decoder_sparse_step", "moe_layer_interval", "moe_layer_end_index", "attention_bias",
+        "use_sliding_window", "max_window_layers", "rotary_dim"}},
       {"LongcatFlashForCausalLM",
        {"norm_topk_prob", "mlp_only_layers", "decoder_sparse_step", "moe_layer_interval",
         "moe_layer_end_index", "mlp_layer_types"}},
@@ -289,7 +295,7 @@ Json without_unread_keys(const ModelFamily& family, const Json& json) {
   for (const auto& [key, value] : json.as_object()) {
     if (std::ranges::find(row->keys, key) == row->keys.end()) read.set(key, value);
   }
-  return read;
+  return family.architecture == "deepseek4" ? deepseek4_spelling(read) : read;
 }
 
 bool ModelFamily::reads_hf(std::string_view key) const {

@@ -105,7 +105,7 @@ struct ModelFamily {
 };
 
 // What a config.json says to the class of this family: without keys that other classes read and
-// this one does not, whatever stands there.
+// this one does not, whatever stands there, and with those of its own as the reader knows them.
 Json without_unread_keys(const ModelFamily& family, const Json& json);
 
 // Of the family of that architecture; false for one that is not known.

@@ -5,6 +5,7 @@
 #include <array>
 
 #include "weights/dbrx_family.h"
+#include "weights/deepseek4_family.h"
 #include "weights/gemma_families.h"
 #include "weights/glm_families.h"
 #include "weights/gpt_families.h"
@@ -676,6 +677,7 @@ constexpr auto kFamilies = std::to_array<ModelFamily>({
     {"minicpm3", kMiniCpm3Classes, kSilu, !kInterleaved, kMiniCpm3Fields, minicpm3_defaults},
     {"bitnet", kBitNetClasses, kReluSquared, !kInterleaved, kBitNetFields, bitnet_defaults},
     {"hy_v4", kHyV4Classes, kSilu, !kInterleaved, kHyV4Fields, hy_v4_defaults},
+    {"deepseek4", kDeepSeek4Classes, kSilu, !kInterleaved, kDeepSeek4Fields, deepseek4_defaults},
     {"axk1", kAxK1Classes, kSilu, kInterleaved, kDeepSeekFields, axk1_defaults},
     {"dbrx", kDbrxClasses, kSilu, !kInterleaved, kDbrxFields, dbrx_defaults},
     {"mimo2", kMiMo2Classes, kSilu, !kInterleaved, kMiMo2Fields, mimo2_defaults},

@@ -1,5 +1,6 @@
 // What stands in a layer that has no mixer, or no feed-forward network (Mamba; Nemotron-H): it
-// keeps nothing, reads nothing and is not run.
+// reads nothing and is not run. Of a token it keeps what another layer's mixer says
+// (Mixer::pages_beside()), or nothing.
 #pragma once
 
 #include <memory>
@@ -8,7 +9,9 @@
 
 namespace headrace {
 
-struct NoMixerSpec {};
+struct NoMixerSpec {
+  LayerKv kept = {};
+};
 struct NoFeedForwardSpec {};
 
 template <class Part>
@@ -23,8 +26,12 @@ class AbsentPart : public Part {
 
 class AbsentMixer final : public AbsentPart<Mixer> {
  public:
-  LayerKv kept() const override { return {}; }
+  explicit AbsentMixer(const NoMixerSpec& spec) : spec_(spec) {}
+  LayerKv kept() const override { return spec_.kept; }
   void run(const MixerRun&) const override { CHECK_MSG(false, "the layer has no mixer"); }
+
+ private:
+  const NoMixerSpec spec_;
 };
 
 class AbsentFeedForward final : public AbsentPart<FeedForward> {
@@ -32,8 +39,8 @@ class AbsentFeedForward final : public AbsentPart<FeedForward> {
   void run(const FeedForwardRun&) const override { CHECK_MSG(false, "the layer has no network"); }
 };
 
-inline std::unique_ptr<Mixer> make_part(const NoMixerSpec&, int64_t /*hidden*/) {
-  return std::make_unique<AbsentMixer>();
+inline std::unique_ptr<Mixer> make_part(const NoMixerSpec& spec, int64_t /*hidden*/) {
+  return std::make_unique<AbsentMixer>(spec);
 }
 inline std::unique_ptr<FeedForward> make_part(const NoFeedForwardSpec&, int64_t /*hidden*/) {
   return std::make_unique<AbsentFeedForward>();

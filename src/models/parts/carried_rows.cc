@@ -1,6 +1,7 @@
 #include "models/parts/carried_rows.h"
 
 #include <algorithm>
+#include <bit>
 #include <cmath>
 #include <string>
 
@@ -119,6 +120,10 @@ TensorView CarriedRows::stream(const TensorView& carried, int32_t index) const {
 void CarriedRows::begin(OpContext& context, std::span<const TokenId> tokens, const TensorView& x,
                         const TensorView& carried) const {
   if (spec_.input_width > 0) make_inputs(context, tokens, x, carried);
+  for (size_t t = 0; spec_.tokens && t < tokens.size(); ++t) {
+    float* const row = f32_row(carried, static_cast<int64_t>(t));
+    row[spec_.token_column(hidden_)] = std::bit_cast<float>(tokens[t]);
+  }
   if (spec_.streams == 0) return;
   if (spec_.hyper) {
     for (int32_t s = 0; s < spec_.streams; ++s) copy_rows(context, x, stream(carried, s));

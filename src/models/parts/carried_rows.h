@@ -2,6 +2,7 @@
 // what each layer reads of the token itself (Gemma 3n, 4), and streams of rows beside each other,
 // of which a layer computes one (AltUp; Baykal et al., 2023).
 //   inputs   (norm(W x / sqrt(D)) + sqrt(P) E[token]) / sqrt(2), P numbers a layer
+//   token    its number, whole as it is in 32 bits (DeepSeek V4, whose first networks go by it)
 //   streams  x, then rows that matrices make of it, each as large as x; behind the last layer the
 //            others go through matrices likewise, and the mean of all is x
 #pragma once
@@ -27,7 +28,10 @@ struct CarriedSpec {
   // them behind the last layer.
   bool hyper = false;
   float hyper_eps = 0.0f;  // added to gates
-  int64_t behind = 0;      // columns behind these, which mixers have
+  // > 0: streams are mixed by a matrix, too, made doubly stochastic in so many rounds.
+  int32_t hyper_rounds = 0;
+  bool tokens = false;  // CPU
+  int64_t behind = 0;   // columns behind these, which mixers have
 
   bool is_empty() const { return input_width == 0 && streams == 0; }
   // Columns of a carried row: inputs of all layers, streams, what AltUp keeps within a layer.
@@ -37,9 +41,14 @@ struct CarriedSpec {
     return input_columns() + stream * hidden;
   }
   int64_t kept_column(int64_t hidden) const { return stream_column(streams, hidden); }
-  int64_t columns(int64_t hidden) const {
-    return streams == 0 ? input_columns() : kept_column(hidden) + hidden + (hyper ? streams : 0);
+  // Of gates, what a part has read lies before them and their matrix behind.
+  int64_t gate_column(int64_t hidden) const { return kept_column(hidden) + hidden; }
+  int64_t mix_column(int64_t hidden) const { return gate_column(hidden) + (hyper ? streams : 0); }
+  int64_t token_column(int64_t hidden) const {
+    if (streams == 0) return input_columns();
+    return mix_column(hidden) + (hyper_rounds > 0 ? int64_t{streams} * streams : 0);
   }
+  int64_t columns(int64_t hidden) const { return token_column(hidden) + (tokens ? 1 : 0); }
 };
 
 class CarriedRows {

@@ -25,7 +25,7 @@ class HyperFrame final : public LayerFrame {
   }
   int64_t workspace_bytes(int64_t rows) const override {
     ArenaPlaces places;
-    places.take_tensor(DType::kF32, Shape{rows, 2 * streams()});
+    places.take_tensor(DType::kF32, Shape{rows, logit_count()});
     return places.bytes_for(1) + std::max(linear_workspace_bytes(rows, of_mixer_.matrix.weight),
                                           linear_workspace_bytes(rows, of_network_.matrix.weight));
   }
@@ -45,17 +45,21 @@ class HyperFrame final : public LayerFrame {
 
  private:
   struct Gates {
-    LinearLayer matrix;  // [2 N, N D]
+    LinearLayer matrix;  // [2 N, N D], or [2 N + N N, N D]
     DeviceVector scales, biases;
   };
 
   int64_t streams() const { return spec_.carried.streams; }
+  bool mixes_streams() const { return spec_.carried.hyper_rounds > 0; }
+  int64_t matrix_numbers() const { return mixes_streams() ? streams() * streams() : 0; }
+  int64_t logit_count() const { return 2 * streams() + matrix_numbers(); }
   Status load_gates(LayerTensors& tensors, const std::string& name, Gates& gates) const {
     MatrixStack stack{.columns = streams() * hidden_, .exact = true};
-    stack.rows = {{name + "_fn", 2 * streams()}};
+    stack.rows = {{name + "_fn", logit_count()}};
     HR_ASSIGN_OR_RETURN(gates.matrix, tensors.matrix(stack));
-    HR_ASSIGN_OR_RETURN(gates.biases, tensors.vector(name + "_base.weight", 2 * streams()));
-    HR_ASSIGN_OR_RETURN(gates.scales, tensors.vector(name + "_scale.weight", 2));
+    HR_ASSIGN_OR_RETURN(gates.biases, tensors.vector(name + "_base.weight", logit_count()));
+    HR_ASSIGN_OR_RETURN(gates.scales,
+                        tensors.vector(name + "_scale.weight", mixes_streams() ? 3 : 2));
     return ok_status();
   }
 
@@ -67,14 +71,18 @@ class HyperFrame final : public LayerFrame {
     return column_range(run.carried, spec_.carried.kept_column(hidden_), hidden_);
   }
   TensorView gates(const FrameRun& run) const {
-    return column_range(run.carried, spec_.carried.kept_column(hidden_) + hidden_, streams());
+    return column_range(run.carried, spec_.carried.gate_column(hidden_), streams());
+  }
+  TensorView mixes(const FrameRun& run) const {
+    if (!mixes_streams()) return {};
+    return column_range(run.carried, spec_.carried.mix_column(hidden_), matrix_numbers());
   }
 
   void read(const FrameRun& run, const Gates& by) const {
     OpContext& context = run.context;
     Workspace::Mark mark(context.workspace);
     const TensorView logits =
-        context.workspace.take_tensor(DType::kF32, Shape{run.x.rows(), 2 * streams()});
+        context.workspace.take_tensor(DType::kF32, Shape{run.x.rows(), logit_count()});
     multiply(context, by.matrix, streams_of(run), logits);
     hyper_mix(context, {.streams = streams_of(run),
                         .logits = logits,
@@ -84,12 +92,17 @@ class HyperFrame final : public LayerFrame {
                         .eps = spec_.carried.hyper_eps,
                         .magnitude = spec_.magnitude,
                         .x = run.x,
-                        .gates = gates(run)});
+                        .gates = gates(run),
+                        .mixes = mixes(run),
+                        .rounds = spec_.carried.hyper_rounds});
     row_gather(context, {.x = run.x, .rows = {}, .out = kept(run)});
   }
   void add(const FrameRun& run) const {
-    hyper_add(run.context,
-              {.streams = streams_of(run), .gates = gates(run), .x = run.x, .before = kept(run)});
+    hyper_add(run.context, {.streams = streams_of(run),
+                            .gates = gates(run),
+                            .x = run.x,
+                            .before = kept(run),
+                            .mixes = mixes(run)});
   }
 
   const HyperSpec spec_;

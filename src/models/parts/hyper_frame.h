@@ -1,6 +1,6 @@
-// What a layer of Hunyuan V4 does around its mixer and its network: of N streams of rows each part
-// reads one row, which gates make of all, and what it makes is added to each by another gate
-// (ops/rows/hyper_connection.h).
+// What a layer of Hunyuan V4 or DeepSeek V4 does around its mixer and its network: of N streams of
+// rows each part reads one row, which gates make of all, and what it makes is added to each by
+// another gate, of DeepSeek's streams that a matrix has mixed (ops/rows/hyper_connection.h).
 #pragma once
 
 #include <memory>

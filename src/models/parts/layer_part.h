@@ -82,6 +82,12 @@ struct InputAddition {
   TensorView low;  // its scratch rows
 };
 
+// What a mixer reads and writes of another layer's.
+struct PagesBeside {
+  const KvLayerView* kv = nullptr;
+  const ForwardBatch::Group* group = nullptr;
+};
+
 struct MixerRun {
   ResidualBranch& branch;                   // of all rows of the batch
   PartScratch scratch;                      // [T]
@@ -92,6 +98,7 @@ struct MixerRun {
   StateView states = {};                    // of this layer, where the mixer keeps one
   TensorView carried = {};                  // [T, carried_columns()] of all layers
   std::span<const int32_t> positions = {};  // [T], in the device's memory
+  PagesBeside beside = {};                  // of Mixer::pages_beside()
   // Of attention; null: nothing.
   const InputAddition* addition = nullptr;
 };
@@ -108,6 +115,8 @@ class Mixer : public LayerPart {
   virtual int32_t query_heads() const { return 0; }
   // The layer whose keys and values it attends in place of its own; -1: it has its own.
   virtual int32_t keys_of() const { return -1; }
+  // The layer of whose pages it has the use, beside its own; -1: none.
+  virtual int32_t pages_beside() const { return -1; }
   // Where `kept` has a choice of rows, a mixer may go on with these alone (branch.keep_rows()) as
   // soon as all rows have left what later ones need; with none it ends there. What it does not
   // leave out the pass does.
@@ -118,6 +127,7 @@ struct FeedForwardRun {
   ResidualBranch& branch;  // of some rows of the batch
   PartScratch scratch;
   ConstTensorView router_input = {};  // of a mixture whose router reads rows of its own; no data
+  ConstTensorView carried = {};       // [rows, columns of frames], where frames carry rows
 };
 
 class FeedForward : public LayerPart {

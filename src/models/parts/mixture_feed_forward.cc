@@ -46,6 +46,7 @@ struct MixtureScratch {
   ArenaPart<int32_t> starts, rows;
   ArenaPart<float> weights;
   ArenaPart<float> input_weights;  // of rows that experts read, in place of these; or none
+  ArenaPart<int32_t> of_tokens;    // [T used] experts that are looked up; or none
   // Rows of one network, at most kNetworkRows.
   TensorPart gathered;   // [chunk, D]
   TensorPart gate_up;    // [chunk, 2F]
@@ -55,7 +56,7 @@ struct MixtureScratch {
   TensorPart outputs;              // [T used, D]
   ArenaPart<int64_t> rank_starts;  // [ranks + 1] of the values in it
 
-  static constexpr int64_t kPartsMax = 10;
+  static constexpr int64_t kPartsMax = 11;
 };
 
 void copy_rows(Stream& stream, const TensorView& to, const TensorView& from) {
@@ -99,6 +100,8 @@ class MixtureFeedForward final : public FeedForward {
                               ? tensors.vector_or_zeros(spec_.choice_bias_name, experts)
                               : tensors.vector(spec_.choice_bias_name, experts));
     }
+    HR_RETURN_IF_ERROR(
+        token_experts_.load(tensors, spec_.by_token, spec_.router.used, spec_.router.experts));
     if (spec_.scaled) {
       HR_ASSIGN_OR_RETURN(expert_scales_,
                           tensors.vector("ffn_down_exps.scale", spec_.router.experts));
@@ -155,6 +158,11 @@ class MixtureFeedForward final : public FeedForward {
     if (device.kind != DeviceKind::kCuda) return ok_status();
     HR_RETURN_IF_ERROR(check_gates("experts", device, spec_.limits, spec_.swish));
     HR_RETURN_IF_ERROR(check_gates("experts", device, spec_.shared_limits, spec_.swish));
+    if (spec_.by_token.vocab > 0 || spec_.router.scores == RouterScores::kSqrtSoftplus) {
+      return unsupported(
+          "routing by tokens, or by roots of scores, has no kernels on a GPU yet: use --device "
+          "cpu");
+    }
     if (routing_fits(device, spec_.router.experts)) return ok_status();
     const auto fits = [&](int64_t experts) { return routing_fits(device, experts); };
     return unsupported(fmt::format(
@@ -176,11 +184,13 @@ class MixtureFeedForward final : public FeedForward {
     const TensorView logits = run.scratch.rows(kLogits, rows, spec_.router.logits());
     multiply(context, router_, run.router_input.data == nullptr ? x : run.router_input, logits);
     const ExpertRows routed = routed_rows(scratch, front);
-    route_experts(context, {.rule = spec_.router,
-                            .logits = logits,
-                            .bias = choice_bias_.data(),
-                            .out = routed,
-                            .scales = expert_scales_.data()});
+    route_experts(context,
+                  {.rule = spec_.router,
+                   .logits = logits,
+                   .bias = choice_bias_.data(),
+                   .out = routed,
+                   .scales = expert_scales_.data(),
+                   .experts = token_experts_.look_up(run.carried, scratch.of_tokens.in(front))});
     if (spec_.scales_input) {  // what an expert makes of such a row is added as it is
       std::ranges::copy(routed.weights, scratch.input_weights.in(front));
       std::ranges::fill(routed.weights, 1.0f);
@@ -307,6 +317,8 @@ class MixtureFeedForward final : public FeedForward {
     scratch.rows = places.take<int32_t>(taken);
     scratch.weights = places.take<float>(taken);
     scratch.input_weights = places.take<float>(spec_.scales_input ? taken : 0);
+    scratch.of_tokens = places.take<int32_t>(
+        spec_.by_token.vocab > 0 ? static_cast<size_t>(rows * spec_.router.used) : 0);
     scratch.gathered = tensor(hidden_);
     scratch.gate_up = tensor(spec_.up_parts() *
                              widest([&](const Network& n) { return n.widths.count_of(rank()); }));
@@ -553,11 +565,12 @@ class MixtureFeedForward final : public FeedForward {
   const MixtureSpec spec_;
   const int64_t hidden_;
   ShardSpec shard_;
-  Shares owners_;                   // of experts, where ranks have whole ones
-  BranchOutput sum_;                // of the networks: who has which outputs of it
-  LinearLayer router_;              // [experts, D], and the shared expert's gate
-  DeviceVector choice_bias_;        // [experts] or empty
-  DeviceVector expert_scales_;      // [experts] or empty
+  Shares owners_;               // of experts, where ranks have whole ones
+  BranchOutput sum_;            // of the networks: who has which outputs of it
+  LinearLayer router_;          // [experts, D], and the shared expert's gate
+  DeviceVector choice_bias_;    // [experts] or empty
+  DeviceVector expert_scales_;  // [experts] or empty
+  TokenExperts token_experts_;
   std::vector<Network> networks_;   // the experts', then the shared one; without weights on a GPU
   std::optional<ExpertBank> bank_;  // on a GPU
 };

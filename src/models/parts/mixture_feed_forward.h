@@ -8,6 +8,7 @@
 
 #include "models/parts/gate_limits.h"
 #include "models/parts/layer_part.h"
+#include "models/parts/token_experts.h"
 #include "ops/rows/activation.h"
 #include "ops/rows/route_experts.h"
 
@@ -19,8 +20,9 @@ struct MixtureSpec {
   // The last so many of the router's experts have no network: each gives back the row that it reads
   // (Jin et al., 2024; LongCat-Flash). There is no shared one then.
   int32_t identities = 0;
-  int32_t shared_width = 0;  // of the shared one, where the router has it
-  bool choice_bias = false;  // added to scores for the choice alone
+  int32_t shared_width = 0;   // of the shared one, where the router has it
+  TokenExpertsSpec by_token;  // in place of a choice
+  bool choice_bias = false;   // added to scores for the choice alone
   const char* choice_bias_name = "exp_probs_b.bias";
   bool choice_bias_may_lack = false;  // files without it have zeros (A.X-K1)
   Activation activation = Activation::kSilu;

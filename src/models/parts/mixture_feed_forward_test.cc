@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <bit>
 #include <numeric>
 #include <thread>
 #include <vector>
@@ -56,7 +57,9 @@ Row network(const std::vector<float>& gate, const std::vector<float>& up,
   return times(down, inner);
 }
 
-Row expected_row(const MixtureSpec& spec, const MadeTensors& tensors, const Row& x) {
+// `given`: the row's experts, or none where the router chooses.
+Row expected_row(const MixtureSpec& spec, const MadeTensors& tensors, const Row& x,
+                 const std::vector<int32_t>& given = {}) {
   const Row logits = times(tensors.values("ffn_gate_inp.weight"), x);
   std::vector<int32_t> order(logits.size());
   std::iota(order.begin(), order.end(), 0);
@@ -64,6 +67,7 @@ Row expected_row(const MixtureSpec& spec, const MadeTensors& tensors, const Row&
     return logits[static_cast<size_t>(a)] > logits[static_cast<size_t>(b)];
   });
   order.resize(kUsed);
+  if (!given.empty()) order = given;
   double sum = 0;
   for (const int32_t e : order) sum += std::exp(logits[static_cast<size_t>(e)]);
   Row y = x;
@@ -120,6 +124,54 @@ TEST(MixtureFeedForward, ScalesWhatExpertsReadAsPlainLoopsDo) {
                   part->op_workspace_bytes({.rows = count, .thread_count = 2}));
       }
     }
+  }
+}
+
+// A row's token stands in what is carried; each token has experts of its own.
+TEST(MixtureFeedForward, ExpertsMayBeThoseOfTheToken) {
+  constexpr int32_t kVocab = 40;
+  constexpr int64_t kColumn = 2;
+  MixtureSpec spec = mixture(SharedExpert::kWhole);
+  spec.by_token = {.vocab = kVocab, .column = kColumn};
+  std::vector<float> table;
+  for (int32_t i = 0; i < kVocab * kUsed; ++i)
+    table.push_back(static_cast<float>(i * 4 % kExperts));
+  for (const int64_t count : {1, 9, 300}) {
+    PartPass pass(count, kHidden, /*in_place=*/true);
+    MadeTensors tensors(pass.device());
+    tensors.set("ffn_gate_tid2eid.weight", table);
+    const auto part = make_part(spec, kHidden);
+    ASSERT_TRUE(part->load(tensors).ok());
+    Rng rng(3);
+    TestMatrix x(rng, count, kHidden), carried(count, kColumn + 1);
+    Rows expected = rows_of(x);
+    for (int64_t t = 0; t < count; ++t) {
+      const auto token = static_cast<int32_t>(t * 7 % kVocab);
+      carried.at(t, kColumn) = std::bit_cast<float>(token);
+      std::vector<int32_t> experts;
+      for (int32_t i = 0; i < kUsed; ++i) experts.push_back((token * kUsed + i) * 4 % kExperts);
+      Row& row = expected[static_cast<size_t>(t)];
+      row = expected_row(spec, tensors, row, experts);
+    }
+    pass.run(*part, x, carried.view());
+    EXPECT_TRUE(rows_close(x, expected));
+    EXPECT_LE(pass.context().workspace.high_water(),
+              part->op_workspace_bytes({.rows = count, .thread_count = 2}));
+  }
+}
+
+// A table is of whole numbers of experts, no two of a token alike.
+TEST(MixtureFeedForward, ATableThatNamesNoExpertsIsRefused) {
+  MixtureSpec spec = mixture(SharedExpert::kNone);
+  spec.by_token = {.vocab = 2, .column = 0};
+  for (const float wrong : {7.0f, -1.0f, 1.5f, 2.0f}) {
+    PartPass pass(1, kHidden, /*in_place=*/true);
+    MadeTensors tensors(pass.device());
+    tensors.set("ffn_gate_tid2eid.weight", {0, 1, 2, 3, 2, wrong});
+    const Status status = make_part(spec, kHidden)->load(tensors);
+    EXPECT_NE(status.message().find("tensor ffn_gate_tid2eid.weight: "), std::string::npos);
+    EXPECT_NE(status.message().find("is no whole number below 7, or twice in a row"),
+              std::string::npos);
   }
 }
 

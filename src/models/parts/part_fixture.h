@@ -255,12 +255,12 @@ class PartPass {
     return {areas_, in_place_};
   }
 
-  // x := x + part(x).
-  void run(const FeedForward& part, TestMatrix& x) {
+  // x := x + part(x). `carried`: of frames, or no data.
+  void run(const FeedForward& part, TestMatrix& x, const ConstTensorView& carried = {}) {
     ResidualStream residuals = stream(x);
     const NormWeights none;
     ResidualBranch branch(residuals, none, none);
-    part.run({.branch = branch, .scratch = scratch(part, x.rows())});
+    part.run({.branch = branch, .scratch = scratch(part, x.rows()), .carried = carried});
     branch.finish();
     residuals.settle();
   }
@@ -271,6 +271,7 @@ class PartPass {
     std::span<const RopeAngles> angles = {};  // [rope tables]
     std::optional<int32_t> read_last = {};    // empty: all rows are read behind it
     TensorView carried = {};                  // [T, carried_columns()]
+    PartCache* beside = nullptr;              // of Mixer::pages_beside()
   };
   // The rows of x + part(x) that are read.
   TestMatrix run(const Mixer& part, PartCache& cache, TestMatrix x, const Step& step) {
@@ -279,6 +280,10 @@ class PartPass {
     ResidualStream residuals = stream(x);
     const NormWeights none;
     ResidualBranch branch(residuals, none, none);
+    PagesBeside beside;
+    if (step.beside != nullptr) {
+      beside = {&step.beside->view(), &step.beside->step(step.first, count)};
+    }
     part.run({.branch = branch,
               .scratch = scratch(part, count),
               .angles = step.angles,
@@ -286,7 +291,8 @@ class PartPass {
               .group = group,
               .kept = step.read_last ? &cache.keep(*step.read_last) : nullptr,
               .states = cache.states(),
-              .carried = step.carried});
+              .carried = step.carried,
+              .beside = beside});
     branch.finish();
     residuals.settle();
     return copy_of(residuals.hidden());

@@ -9,6 +9,7 @@
 #include "models/parts/altup_frame.h"
 #include "models/parts/attention_mixer.h"
 #include "models/parts/channel_mix_mixer.h"
+#include "models/parts/compressed_attention_mixer.h"
 #include "models/parts/delta_net_mixer.h"
 #include "models/parts/dense_feed_forward.h"
 #include "models/parts/hyper_frame.h"
@@ -32,6 +33,7 @@ namespace headrace {
 using MixerSpec = std::variant<  //
     AttentionSpec,               //
     ChannelMixSpec,              //
+    CompressedAttentionSpec,     //
     DeltaNetSpec,                //
     KimiDeltaSpec,               //
     LatentAttentionSpec,         //
