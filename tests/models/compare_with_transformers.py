@@ -32,7 +32,7 @@ import make_tiny_models as tiny
 FAMILIES = {**tiny.FOLDERS, **tiny.LATER_FOLDERS, **tiny.EXPERT_FOLDERS, **tiny.ROUTER_FOLDERS, **tiny.STATE_FOLDERS,
             **tiny.LATER_STATE_FOLDERS, **tiny.LATENT_FOLDERS, **tiny.KIN_FOLDERS, **tiny.GPT_FOLDERS,
             **tiny.MAMBA_FOLDERS, **tiny.LAST_FOLDERS, **tiny.NEWEST_FOLDERS, **tiny.LLAMA4_FOLDERS, **tiny.SPARSE_FOLDERS, **tiny.KIMI_FOLDERS,
-             **tiny.MORE_FOLDERS, **tiny.LATEST_FOLDERS, **tiny.FURTHER_FOLDERS, **tiny.SEEING_FOLDERS, **tiny.BLOCK_FOLDERS}
+             **tiny.MORE_FOLDERS, **tiny.LATEST_FOLDERS, **tiny.FURTHER_FOLDERS, **tiny.SEEING_FOLDERS, **tiny.BLOCK_FOLDERS, **tiny.SHARING_FOLDERS}
 DIFFERENCE_MAX = 1e-4  # of ln p, as the test has it
 # Whose sizes hang together in ways of their own.
 AS_THEY_ARE = {*tiny.STATE_FOLDERS, *tiny.LATER_STATE_FOLDERS, *tiny.LATENT_FOLDERS, *tiny.GPT_FOLDERS,
@@ -140,6 +140,15 @@ def drawn_sizes(name, options, rng):
                     index_head_dim=rotated + rng.choice([2, 4, 9]), index_block_size=16 if whole else rng.choice([3, 4, 7, 16]), index_topk_blocks=rng.choice([2, 3]),
                     index_local_blocks=rng.choice([0, 1, 2]), shared_intermediate_size=rng.choice([16, 24, 56]), intermediate_size=rng.choice([16, 40]),
                     **({} if whole else dict(swiglu_alpha=rng.choice([0.7, 1.3, 1.702]), swiglu_limit=rng.choice([0.7, 1.5, 7.0]))))
+    if name in tiny.SHARING_FOLDERS:
+        groups, rotated = rng.choice([1, 2, 3]), rng.choice([4, 8])
+        dim = rotated * rng.choice([2, 4])
+        return dict(num_attention_heads=groups * rng.choice([1, 2]), head_dim=dim, partial_rotary_factor=rotated / dim, q_lora_rank=rng.choice([12, 24]),
+                    hidden_size=rng.choice([32, 40, 56]), intermediate_size=rng.choice([16, 24, 40]), sliding_window=rng.choice([5, 9, 17, 33]), o_groups=groups,
+                    o_lora_rank=rng.choice([6, 12]), index_n_heads=rng.choice([9, 12, 21]), index_head_dim=rotated * rng.choice([1, 2, 3]), index_topk=rng.choice([3, 5, 9]),
+                    compress_rates=dict(compressed_sparse_attention=rng.choice([2, 3, 4, 5]), heavily_compressed_attention=rng.choice([6, 16, 20, 32])),
+                    hc_mult=rng.choice([2, 3, 4]), hc_sinkhorn_iters=rng.choice([1, 2, 5, 20]), swiglu_limit=rng.choice([0.7, 1.5]),
+                    routed_scaling_factor=rng.choice([1.5, 2.5]), scoring_func=rng.choice(["sqrtsoftplus", "sigmoid"]))
     if name == "dbrx":
         kv_heads = rng.choice([1, 2, 3])
         heads = kv_heads * rng.choice([1, 2, 3])
@@ -245,7 +254,7 @@ def errors(binary, folder, only="Every*:TinyModels.Give*"):
 
 def neutral(name, value):
     """What does nothing in the place of a small tensor, or None."""
-    if name.endswith(("sinks", "softmax_offset", "learnable_sink_param")):
+    if name.endswith(("sinks", "attn_sink", "softmax_offset", "learnable_sink_param")):
         return torch.full_like(value, -30.0)
     if name.endswith(("laurel.linear_left.weight", "per_layer_input_gate.weight", "prediction_coefs.weight", "correction_coefs.weight",
                       "embed_tokens_per_layer.weight", "per_layer_model_projection.weight",
@@ -255,7 +264,11 @@ def neutral(name, value):
         return torch.ones_like(value)
     if "adapter_list" in name and name.endswith(".1.weight"):  # what a use of a block adds
         return torch.zeros_like(value)
-    if name.endswith(("hc_base", "hc_scale", "hc_head_base", "hc_head_scale", ".D", "bias", "k_a", "r_k", *(f"attn.x_{of}" for of in "rwkvag"), "ffn.x_k")):
+    if name.endswith("ape"):
+        return torch.zeros_like(value)
+    if name.endswith("tid2eid"):
+        return torch.roll(value, 1, 0)
+    if name.endswith(("hc_base", "hc_scale", "hc_attn_base", "hc_attn_scale", "hc_ffn_base", "hc_ffn_scale", "hc_head_base", "hc_head_scale", ".D", "bias", "k_a", "r_k", *(f"attn.x_{of}" for of in "rwkvag"), "ffn.x_k")):
         return torch.zeros_like(value)
     if name.endswith(("k_k", "alpha_p", "alpha_n")):  # others
         return torch.flip(value, [0]) if value.numel() > 1 else value + 0.5
@@ -269,6 +282,7 @@ def neutral(name, value):
 # Values that do nothing, or something else, in the place of a key's. Of numbers that only scale, another.
 KNOCKED_KEYS = {
     "swiglu_limits": None, "swiglu_limits_shared": None, "moe_router_scaling_factor": 1.0, "partial_rotary_factors": None,
+    "scoring_func": "sigmoid", "hc_sinkhorn_iters": 50, "compress_rope_theta": 500.0,
     "use_mem_rope": None, "use_attention_gate": None, "use_sandwich_norm": None, "moe_topk": 1,
     "hc_magnitude": 1.0, "hc_eps": 0.5, "clip_qkv": None, "moe_top_k": 1, "moe_normalize_expert_weights": None, "attention_value_scale": 1.0, "moe_routed_scaling_factor": 1.0, "num_expert_group": 1, "kda_lower_bound": -1.0, "kda_safe_gate": None,
     "window_size": 4096, "rotary_dim": 6, "mup_enabled": None, "route_scale": 1.0, "router_scaling_factor": 1.0, "scale_emb": 1.0, "scale_depth": 3.0,
@@ -305,6 +319,9 @@ MOVE_NOTHING = {("flex-olmo", "norm_topk_prob"), ("minimax-m2", "partial_rotary_
                 *((name, "router_jitter_noise") for name in ("minimax", *tiny.BLOCK_FOLDERS)), ("minimax-m3-hub", "vision_tower.vision_model.pre_layrnorm.weight"),
                 # All layers of these are of one type, whatever a file says; those of one have an index each.
                 *((name, "layer_types") for name in (*tiny.SPARSE_FOLDERS, "hy-v4")), ("glm-dsa", "indexer_types"),
+                # What the class does not read; what rope_parameters say of each rotation.
+                *((name, key) for name in tiny.SHARING_FOLDERS for key in ("norm_topk_prob", "router_jitter_noise")), ("deepseek4-hub", "mtp.enorm.weight"),
+                *(("deepseek4", key) for key in ("compress_rope_theta", "rope_theta", "partial_rotary_factor")),
                 # Of training alone; what a key switches off.
                 ("llama4", "router_jitter_noise"), ("llama4-plain", "router_jitter_noise"),
                 ("gemma3n-streams", "model.language_model.layers.altup.correct_output_scale"),

@@ -576,6 +576,18 @@ BLOCK_FOLDERS = {
                                                      "mlp_layer_types": ["dense", "sparse", "sparse"], "swiglu_alpha": 1.702, "swiglu_limit": 7.0,
                                                      "index_block_size": 16, "index_topk_blocks": 2, "index_local_blocks": 1}, "bfloat16"),
 }
+# Keys that 4 tokens share, parts of a page, and 32, more than a page; of the hub's spelling numbers that no page is a multiple of.
+DEEPSEEK4 = dict(num_hidden_layers=4, layer_types=["sliding_attention", "compressed_sparse_attention", "heavily_compressed_attention", "compressed_sparse_attention"],
+                 compress_rates=dict(compressed_sparse_attention=4, heavily_compressed_attention=32), mlp_layer_types=["hash_moe", "moe", "hash_moe", "moe"],
+                 num_key_value_heads=1, head_dim=16, partial_rotary_factor=0.5, q_lora_rank=24, intermediate_size=16, n_routed_experts=6, num_experts_per_tok=3,
+                 sliding_window=WINDOW, o_groups=2, o_lora_rank=12, index_n_heads=9, index_head_dim=16, index_topk=5, hc_mult=3, hc_sinkhorn_iters=3, swiglu_limit=1.0,
+                 rope_parameters=dict(rope_type="yarn", factor=4.0, original_max_position_embeddings=ORIGINAL_CONTEXT))
+SHARING_FOLDERS = {
+    "deepseek4": ("DeepseekV4", DEEPSEEK4, "bfloat16"),
+    "deepseek4-hub": ("DeepseekV4", {**DEEPSEEK4, "num_hidden_layers": 3, "layer_types": ["heavily_compressed_attention", "compressed_sparse_attention", "sliding_attention"],
+                                     "compress_rates": dict(compressed_sparse_attention=3, heavily_compressed_attention=10), "mlp_layer_types": ["hash_moe", "moe", "moe"],
+                                     "index_head_dim": 10, "index_topk": 7, "hc_mult": 2, "hc_sinkhorn_iters": 20}, "bfloat16"),
+}
 # llama.cpp knows one factor of rows, and 1 of branches.
 MORE_GGUF_FILES = {
     "minimax-gguf": ("MiniMax", {**MINIMAX, **{f"{part}_alpha_factor": 3.0 for part in ("full_attn", "linear_attn", "mlp")},
@@ -609,7 +621,7 @@ HUB_CLASSES = {"InternLM3": {"attention_bias": "qkv_bias", "mlp_bias": "bias"}, 
                "SarvamMLA": {"n_routed_experts": "num_experts", "n_shared_experts": "num_shared_experts"}}
 
 
-BIASED_KINDS = ("kolibri1", "flint", "sarvam_moe", "sarvam_mla", "glm4_moe", "solar_open", "minimax_m2", "exaone_moe", "afmoe", "hy_v3", "mimo_v2_flash", "laguna", "bailing_hybrid", "axk1", "hy_v4", "step3p5", "glm4v_moe_text", "minimax_m3_vl_text")
+BIASED_KINDS = ("kolibri1", "flint", "sarvam_moe", "sarvam_mla", "glm4_moe", "solar_open", "minimax_m2", "exaone_moe", "afmoe", "hy_v3", "mimo_v2_flash", "laguna", "bailing_hybrid", "axk1", "hy_v4", "step3p5", "glm4v_moe_text", "minimax_m3_vl_text", "deepseek_v4")
 
 
 def random_weights(model, seed):
@@ -659,6 +671,8 @@ def random_weights(model, seed):
         if name.endswith(("e_score_correction_bias", "expert_bias")):
             size = {"longcat_flash": 0.1, "kolibri1": 5.0}.get(model.config.model_type, 1.0)  # of scores that add up to 1, and of logits
             buffer.copy_(torch.randn(buffer.shape, generator=generator) * size)
+        elif name.endswith("tid2eid"):  # no expert twice
+            buffer.copy_(torch.rand((len(buffer), model.config.n_routed_experts), generator=generator).argsort(dim=-1)[:, :buffer.shape[1]])
         elif name.endswith("layer_scalar"):
             buffer.copy_(0.8 + 0.4 * torch.rand(buffer.shape, generator=generator))
 
@@ -714,6 +728,15 @@ def hooks_of_longcat(model, hidden):
     return hooks
 
 
+def with_layers_that_keep(model, tokens, hidden):
+    """What layers of keys that tokens share are here: two, of which the first leaves its rows as they are."""
+    rows, layers = model.model.embed_tokens(tokens.long()).detach(), []
+    for kind, behind in zip(model.config.layer_types, hidden):
+        layers += [behind] if kind == "sliding_attention" else [rows, behind]
+        rows = behind
+    return layers
+
+
 def expected_values(model, seed):
     generator = torch.Generator().manual_seed(seed + 1000)
     vocab = model.config.vocab_size
@@ -740,6 +763,8 @@ def expected_values(model, seed):
             logits = model(tokens[None].long(), use_cache=False).logits[0]
     for hook in hooks:
         hook.remove()
+    if model.config.model_type == "deepseek_v4":
+        hidden = with_layers_that_keep(model, tokens, hidden)
     return {"tokens": tokens, "positions": torch.tensor(POSITIONS, dtype=torch.int32),
             "hidden": torch.stack(hidden)[:, POSITIONS].contiguous(),
             "logits": logits[POSITIONS].float().contiguous(),
@@ -835,6 +860,20 @@ def as_minimax_m3(outer, weights):
     return outer, apart
 
 
+def as_deepseek4(config, weights):
+    """As the hub's own files have it, where the library says it otherwise."""
+    ratios = {"sliding_attention": 0, "compressed_sparse_attention": 4, "heavily_compressed_attention": 128}
+    config = {key: value for key, value in config.items() if key not in ("partial_rotary_factor", "mlp_layer_types")}
+    rates, scaling = config.pop("compress_rates"), config.pop("rope_parameters")["compress"]
+    config.update(compress_ratios=[*(ratios[kind] for kind in config.pop("layer_types")), 0], num_hash_layers=1,
+                  compress_rate_csa=rates["compressed_sparse_attention"], compress_rate_hca=rates["heavily_compressed_attention"],
+                  rope_scaling=dict(type="yarn", **{key: scaling[key] for key in ("factor", "original_max_position_embeddings")}))
+    weights = {re.sub(r"^(layers\.\d+\.attn\.)norm", r"\1kv_norm", name.removeprefix("model.").replace("embed_tokens", "embed").replace("hc_head.hc_", "hc_head_")): value
+               for name, value in weights.items()}
+    weights["mtp.0.enorm.weight"] = torch.zeros(2)
+    return config, weights
+
+
 def as_kimi(config, weights):
     """As the hub has it: layers and heads in an object of their own, networks that are no mixtures under their own name."""
     kinds = [kind == "full_attention" for kind in config.pop("layer_types")]
@@ -869,9 +908,9 @@ def write_folder(folder, name, model, dtype):
     weights = model.state_dict()
     if name in {**EXPERT_FOLDERS, **ROUTER_FOLDERS, **STATE_FOLDERS,
                 **LATER_STATE_FOLDERS, **LATENT_FOLDERS, **KIN_FOLDERS, **GPT_FOLDERS, **MAMBA_FOLDERS, **LAST_FOLDERS,
-                **NEWEST_FOLDERS, **LLAMA4_FOLDERS, **SPARSE_FOLDERS, **KIMI_FOLDERS, **MORE_FOLDERS, **LATEST_FOLDERS, **FURTHER_FOLDERS, **BLOCK_FOLDERS} and name not in FUSED:
+                **NEWEST_FOLDERS, **LLAMA4_FOLDERS, **SPARSE_FOLDERS, **KIMI_FOLDERS, **MORE_FOLDERS, **LATEST_FOLDERS, **FURTHER_FOLDERS, **BLOCK_FOLDERS, **SHARING_FOLDERS} and name not in FUSED:
         weights = load_file(folder / "model.safetensors")
-    weights = {key: value.to(dtype).contiguous() for key, value in weights.items()}
+    weights = {key: (value.to(dtype) if value.is_floating_point() else value).contiguous() for key, value in weights.items()}
     if ties(model.config):
         weights.pop("lm_head.weight", None)
     if model.config.model_type == "longcat_flash":  # the library has gates of experts that compute nothing
@@ -887,6 +926,8 @@ def write_folder(folder, name, model, dtype):
         config, weights = nest(config, weights, *NESTED[name])
     if name in KIMI_FOLDERS:
         config, weights = as_kimi(config, weights)
+    if name == "deepseek4-hub":
+        config, weights = as_deepseek4(config, weights)
     (folder / "config.json").write_text(json.dumps(config, indent=1) + "\n")
     (folder / "model.safetensors").unlink()
     save_file(weights, folder / "model.safetensors", metadata={"format": "pt"})
@@ -1597,7 +1638,7 @@ def main():
     folders = {**FOLDERS, **LATER_FOLDERS, **EXPERT_FOLDERS, **ROUTER_FOLDERS, **STATE_FOLDERS,
                **LATER_STATE_FOLDERS, **LATENT_FOLDERS, **KIN_FOLDERS, **GPT_FOLDERS, **MAMBA_FOLDERS,
                **LAST_FOLDERS, **NEWEST_FOLDERS, **LLAMA4_FOLDERS, **SPARSE_FOLDERS, **KIMI_FOLDERS, **MORE_FOLDERS, **LATEST_FOLDERS,
-               **FURTHER_FOLDERS, **SEEING_FOLDERS, **BLOCK_FOLDERS}
+               **FURTHER_FOLDERS, **SEEING_FOLDERS, **BLOCK_FOLDERS, **SHARING_FOLDERS}
     cases = {**FOLDERS, **half(GGUF_FILES), **LATER_FOLDERS, **half(LATER_GGUF_FILES),
              **EXPERT_FOLDERS, **half(EXPERT_GGUF_FILES), **ROUTER_FOLDERS, **half(ROUTER_GGUF_FILES),
              **STATE_FOLDERS, **half(STATE_GGUF_FILES), **LATER_STATE_FOLDERS, **half(LATER_STATE_GGUF_FILES),
@@ -1607,7 +1648,7 @@ def main():
              **NEWEST_FOLDERS, **half(NEWEST_GGUF_FILES),
              **LLAMA4_FOLDERS, **half(LLAMA4_GGUF_FILES), **SPARSE_FOLDERS, **half(SPARSE_GGUF_FILES),
              **KIMI_FOLDERS, **half(KIMI_GGUF_FILES), **MORE_FOLDERS, **half(MORE_GGUF_FILES), **LATEST_FOLDERS,
-             **FURTHER_FOLDERS, **half(FURTHER_GGUF_FILES), **SEEING_FOLDERS, **BLOCK_FOLDERS}
+             **FURTHER_FOLDERS, **half(FURTHER_GGUF_FILES), **SEEING_FOLDERS, **BLOCK_FOLDERS, **SHARING_FOLDERS}
     for seed, (name, (kind, options, dtype_name)) in enumerate(cases.items()):
         if only and name not in only:
             continue

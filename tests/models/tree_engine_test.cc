@@ -77,7 +77,7 @@ bool same_tokens_and_bits(const Outcome& a, const Outcome& b) {
                     });
 }
 
-// Of models, those that keep states get none.
+// Of models, those that keep states, and those whose tokens share keys, get none.
 class TreeEngineBits : public ::testing::TestWithParam<EqualBits> {};
 
 TEST_P(TreeEngineBits, AnswersAreThoseWithoutTrees) {
@@ -104,6 +104,7 @@ TEST_P(TreeEngineBits, AnswersAreThoseWithoutTrees) {
         source->learn(request.prompt, expected.back().tokens);
       }
       if (plain->stack().engine().options().scheduler.state_checkpoints) break;
+      if (shares_keys(plain->stack().config())) break;
       const StackInfo& info = plain->stack().info();
       const auto groups =
           static_cast<int64_t>(plain->stack().engine().options().scheduler.groups.size());
@@ -195,6 +196,11 @@ TEST(TreeEngine, WhatCannotBeIsRefusedByName) {
   options.engine.scheduler.proposals.method = ProposalMethod::kNone;
   EXPECT_NE(refusal().find("nothing proposes"), std::string::npos);
   options.engine.scheduler.proposals.method = ProposalMethod::kNgram;
+  StackOptions sharing = options_of(named("deepseek4"));
+  sharing.engine.scheduler.proposals = options.engine.scheduler.proposals;
+  EXPECT_NE(ModelUnderTest::load(sharing).status().message().find(
+                "--spec-tree-width: its tokens share keys"),
+            std::string::npos);
   options.device.choice = DeviceChoice::kGpu;
   EXPECT_NE(refusal().find("--spec-tree-width: attention on a GPU takes no trees"),
             std::string::npos);
