@@ -264,6 +264,54 @@ TEST(TinyEngine, PenaltiesLookAtTheLastTokensWhereverTheyWereComputed) {
   }
 }
 
+// Found prefixes end anywhere in a run of tokens that share a key, and preempted sequences come
+// back in the midst of one; proposals that were rejected have left keys behind.
+TEST(TinyEngine, KeysThatTokensShareAreThoseOfTheTextAlone) {
+  for (const char* name : {"deepseek4", "deepseek4-hub"}) {
+    SCOPED_TRACE(name);
+    StackOptions options = stack_options(std::string(kFolder) + "/" + name);
+    options.device.batch_invariant = true;
+    options.memory.max_model_len = kLength;
+    Rng rng(7);
+    const std::vector<TokenId> text = random_prompt(rng, 150);
+    std::vector<TestRequest> all;
+    for (const int32_t shared : {17, 37, 50, 64, 83, 101, 150}) {
+      TestRequest& request = all.emplace_back();
+      request.prompt.assign(text.begin(), text.begin() + shared);
+      for (const TokenId token : random_prompt(rng, 9)) request.prompt.push_back(token);
+      request.sampling = {.temperature = 0, .max_tokens = 40, .ignore_eos = true};
+      request.sampling.logprobs = 3;
+    }
+    options.engine.scheduler.enable_prefix_caching = false;
+    auto plain = ModelUnderTest::load(options);
+    ASSERT_TRUE(plain.ok()) << plain.status().message();
+    std::vector<Outcome> alone;
+    for (const TestRequest& request : all) alone.push_back(plain->answer(request).value());
+    const StackInfo& info = plain->stack().info();
+    const int64_t groups = std::ssize(plain->stack().engine().options().scheduler.groups);
+    options.engine.scheduler.enable_prefix_caching = true;
+    options.engine.scheduler.proposals = {
+        .method = ProposalMethod::kNgram, .tokens_max = 5, .lookup_min = 1};
+    options.batch.max_num_batched_tokens = 24;
+    options.runner.poison_kv = true;
+    options.memory.kv_cache_memory_bytes =
+        groups * (kLength / kBlockTokens + 3) * (info.kv_bytes / info.block_count);
+    auto found = ModelUnderTest::load(options);
+    ASSERT_TRUE(found.ok()) << found.status().message();
+    for (size_t i = 0; i < all.size(); ++i) {
+      expect_same(found->answer(all[i]).value(), alone[i], fmt::format("request {}", i));
+    }
+    const auto together = found->answer(all);
+    ASSERT_TRUE(together.ok()) << together.status().message();
+    for (size_t i = 0; i < all.size(); ++i) {
+      expect_same((*together)[i], alone[i], fmt::format("together, request {}", i));
+    }
+    const SchedulerStats stats = found->stack().engine().stats().scheduler;
+    EXPECT_GT(stats.prefix_cache_hits, 5u);
+    EXPECT_GT(stats.proposals.proposed, stats.proposals.accepted);
+  }
+}
+
 // The most blocks that were used at a time while one request ran.
 class BlockWatch {
  public:
