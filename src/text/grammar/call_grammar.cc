@@ -71,15 +71,19 @@ Result<GrammarPiece> CallGrammar::arguments_of(const CallSpelling& spelling,
     HR_ASSIGN_OR_RETURN(known->second, json_arguments(builder_, json_, tool));
     return known->second;
   }
-  if (!json_in_tags_) json_in_tags_ = std::make_unique<JsonGrammar>(builder_, coded_in_tags());
+  if (!json_in_tags_) {
+    json_in_tags_ = std::make_unique<JsonGrammar>(builder_, coded_in_tags(*spelling.tags));
+  }
   const auto make = [&](GrammarBuilder& builder, JsonGrammar& json) {
     return tagged_arguments(builder, json, *spelling.tags, marks_, tool.parameters);
   };
   const bool any = tool.parameters.is_null() || is_any(tool.parameters) ||
                    (!tool.strict && !has_call_form(make));
-  HR_ASSIGN_OR_RETURN(known->second,
-                      any ? tagged_arguments(builder_, *json_in_tags_, *spelling.tags, marks_, {})
-                          : make(builder_, *json_in_tags_));
+  if (any) {
+    return known->second = any_tagged_arguments(builder_, *json_in_tags_, *spelling.tags, marks_,
+                                                tool.parameters);
+  }
+  HR_ASSIGN_OR_RETURN(known->second, make(builder_, *json_in_tags_));
   return known->second;
 }
 

@@ -222,6 +222,9 @@ constexpr SpelledCall kSpelledCalls[] = {
     {"minimax_m2",
      "<minimax:tool_call>\n<invoke name=\"f\">\n<parameter name=\"x\">1</parameter>\n</invoke>\n"
      "</minimax:tool_call>"},
+    {"minimax_m3",
+     "]<]minimax[>[<tool_call>\n]<]minimax[>[<invoke name=\"f\">]<]minimax[>[<x>1]<]minimax[>[</x>"
+     "]<]minimax[>[</invoke>\n]<]minimax[>[</tool_call>"},
     {"deepseek_v32",
      "<｜DSML｜function_calls>\n<｜DSML｜invoke name=\"f\">\n<｜DSML｜parameter name=\"x\" "
      "string=\"false\">1</｜DSML｜parameter>\n</｜DSML｜invoke>\n</｜DSML｜function_calls>"},

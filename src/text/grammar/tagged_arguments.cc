@@ -11,6 +11,7 @@
 #include "text/grammar/json_schema_grammar.h"
 #include "text/grammar/json_schema_keywords.h"
 #include "text/grammar/regex_grammar.h"
+#include "text/output/argument_schema.h"
 #include "text/output/tool_list.h"
 
 namespace headrace {
@@ -52,8 +53,9 @@ class TaggedArguments {
     return all;
   }
 
-  // Names and texts as the model likes them.
-  GrammarPiece any() {
+  // Names and texts as the model likes them; of values that end by their names, the known ones.
+  GrammarPiece any(const Json& parameters) {
+    if (form_.closes_by_key()) return any_of_named(parameters);
     ByteSet bytes = ByteSet::of_range('a', 'z');
     bytes.add_range('A', 'Z');
     bytes.add_range('0', '9');
@@ -64,6 +66,17 @@ class TaggedArguments {
   }
 
  private:
+  GrammarPiece any_of_named(const Json& parameters) {
+    GrammarPiece all = behind_name();
+    const Json* properties = parameters.find("properties");
+    if (!properties || !properties->is_object()) return all;
+    for (const auto& [key, property] : properties->as_object()) {
+      if (!check_key(key).ok()) continue;
+      all = join({all, builder_.optional(text_argument(builder_.literal(key)))});
+    }
+    return all;
+  }
+
   static GrammarPiece join(std::initializer_list<GrammarPiece> pieces) {
     return GrammarBuilder::join(pieces);
   }
@@ -112,13 +125,27 @@ class TaggedArguments {
 
   GrammarPiece line_of_value() { return form_.lines ? builder_.literal("\n") : GrammarPiece(); }
 
+  // What follows value_close, up to the next argument.
+  GrammarPiece behind_close(const GrammarPiece& key) {
+    if (!form_.closes_by_key()) return line_;
+    return join({builder_.literal(form_.close_key_open), key, builder_.literal(form_.close_key_end),
+                 line_});
+  }
+
   GrammarPiece whole(const GrammarPiece& key, std::string_view kind, const GrammarPiece& value) {
     return builder_.choice({join({in_front(key, kind), line_of_value(), value, line_of_value(),
-                                  spelled(form_.value_close), line_})});
+                                  spelled(form_.value_close), behind_close(key)})});
   }
 
   // A value is any text up to its end.
   GrammarPiece text_argument(const GrammarPiece& key) {
+    if (form_.closes_by_key()) {
+      const GrammarPiece value = builder_.declare();
+      add_free_text(
+          builder_, value,
+          {.ends = {{.text = form_.value_close, .then = behind_close(key)}}, .marks = marks_});
+      return builder_.choice({join({in_front(key, "true"), value})});
+    }
     if (free_value_.empty()) {
       free_value_ = builder_.declare();
       add_free_text(builder_, free_value_,
@@ -127,10 +154,14 @@ class TaggedArguments {
     return builder_.choice({join({in_front(key, "true"), line_of_value(), free_value_})});
   }
 
-  Result<GrammarPiece> argument(const Json& schema, const std::string& key, const Json& property) {
+  Result<GrammarPiece> argument(const Json& schema, const std::string& key, const Json& said) {
     HR_RETURN_IF_ERROR(check_key(key));
     const std::string place = "#/properties/" + key.substr(0, 64);
     const GrammarPiece name = builder_.literal(key);
+    // As its reader finds what a value is meant as.
+    const Json* const found = form_.closes_by_key() ? resolved_schema(&schema, &said) : &said;
+    if (found == nullptr) return text_argument(name);
+    const Json& property = *found;
     if (argument_kind(property) != ArgumentKind::kText) {
       HR_ASSIGN_OR_RETURN(const GrammarPiece value,
                           json_property_grammar(builder_, json_, schema, property, key));
@@ -166,7 +197,7 @@ class TaggedArguments {
 
   // Characters with which no tag begins.
   GrammarPiece plain_character(const CodePointSet& set) {
-    return builder_.character(set.without(coded_in_tags()));
+    return builder_.character(set.without(coded_in_tags(form_)));
   }
 
   // Bounds and patterns were checked with the whole schema.
@@ -200,15 +231,22 @@ class TaggedArguments {
 
 }  // namespace
 
-CodePointSet coded_in_tags() { return {{'<', '<'}}; }
+CodePointSet coded_in_tags(const TaggedCallForm& form) {
+  const auto first = static_cast<uint8_t>(form.value_close.front());
+  return {{first, first}};
+}
 
 Result<GrammarPiece> tagged_arguments(GrammarBuilder& builder, JsonGrammar& json,
                                       const TaggedCallForm& form,
                                       std::span<const std::string_view> marks,
                                       const Json& parameters) {
-  TaggedArguments arguments(builder, json, form, marks);
-  if (parameters.is_null()) return arguments.any();
-  return arguments.of(parameters);
+  return TaggedArguments(builder, json, form, marks).of(parameters);
+}
+
+GrammarPiece any_tagged_arguments(GrammarBuilder& builder, JsonGrammar& json,
+                                  const TaggedCallForm& form,
+                                  std::span<const std::string_view> marks, const Json& parameters) {
+  return TaggedArguments(builder, json, form, marks).any(parameters);
 }
 
 }  // namespace headrace

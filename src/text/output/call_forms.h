@@ -21,6 +21,8 @@ std::unique_ptr<CallReader> make_named_call_reader(const NamedCallForm& form);
 std::unique_ptr<CallReader> make_mistral_call_reader(const NamedCallForm& form);
 
 // NAME name_end (argument_open KEY key_end [KIND kind_end] value_open VALUE value_close)* end
+// Where a value's end names it (NestedCallForm, which is read by its own reader), close_key_open
+// KEY close_key_end follow value_close.
 struct TaggedCallForm {
   std::string_view name_end;  // empty: a name ends in front of what is none
   std::string_view argument_open, key_end;
@@ -28,8 +30,21 @@ struct TaggedCallForm {
   std::string_view value_open;  // white space may stand in front of it
   std::string_view value_close, end;
   bool lines = false;  // a value stands on lines of its own
+  std::string_view close_key_open = {}, close_key_end = {};
+
+  bool closes_by_key() const { return !close_key_end.empty(); }
 };
 std::unique_ptr<CallReader> make_tagged_call_reader(const TaggedCallForm& form,
+                                                    const ToolList& tools);
+
+// NAME name_end MEMBER* mark </call>, where MEMBER is mark <KEY> VALUE mark </KEY>, and VALUE is
+// text or MEMBERs: of a list with the name list_member.
+struct NestedCallForm {
+  std::string_view mark;  // stands in front of each tag, and nowhere else
+  std::string_view name_end;
+  std::string_view call, list_member;
+};
+std::unique_ptr<CallReader> make_nested_call_reader(const NestedCallForm& form,
                                                     const ToolList& tools);
 
 // NAME(KEY=VALUE, ...) with Python's values. `brackets`: [f(), g()]; else one after the other.

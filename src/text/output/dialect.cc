@@ -24,6 +24,10 @@ template <const TaggedCallForm& form>
 Reader read_tagged(const ToolList& tools, bool) {
   return make_tagged_call_reader(form, tools);
 }
+template <const NestedCallForm& form>
+Reader read_nested(const ToolList& tools, bool) {
+  return make_nested_call_reader(form, tools);
+}
 
 constexpr std::string_view kHermesOpen[] = {"<tool_call>"};
 constexpr std::string_view kHermesLayout[] = {"</tool_call>", "</tools>"};
@@ -88,6 +92,29 @@ constexpr CallSpelling kMiniMaxSpelling[] = {{.section_open = "<minimax:tool_cal
                                               .close = "</invoke>",
                                               .separator = "\n",
                                               .tags = &kMiniMaxForm}};
+
+// Of M3: one token in front of each tag, and tags within tags.
+constexpr std::string_view kMiniMaxNestedSigns[] = {"]<]minimax[>[", "<invoke name=\""};
+constexpr std::string_view kMiniMaxNestedOpen[] = {"]<]minimax[>[<invoke name=\""};
+constexpr std::string_view kMiniMaxNestedLayout[] = {"]<]minimax[>[<tool_call>",
+                                                     "]<]minimax[>[</tool_call>"};
+constexpr std::string_view kMiniMaxNestedInner[] = {"]<]minimax[>["};
+constexpr NestedCallForm kMiniMaxNestedForm = {
+    .mark = "]<]minimax[>[", .name_end = "\">", .call = "invoke", .list_member = "item"};
+
+// Of a form that is enforced what is no text is JSON, which is read between these tags, too.
+constexpr TaggedCallForm kMiniMaxOuterForm = {.name_end = "\">",
+                                              .argument_open = "]<]minimax[>[<",
+                                              .key_end = ">",
+                                              .value_close = "]<]minimax[>[",
+                                              .end = "]<]minimax[>[</invoke>",
+                                              .close_key_open = "</",
+                                              .close_key_end = ">"};
+constexpr CallSpelling kMiniMaxNestedSpelling[] = {{.section_open = "]<]minimax[>[<tool_call>\n",
+                                                    .section_close = "\n]<]minimax[>[</tool_call>",
+                                                    .close = "]<]minimax[>[</invoke>",
+                                                    .separator = "\n",
+                                                    .tags = &kMiniMaxOuterForm}};
 
 constexpr std::string_view kGlmSigns[] = {"<arg_key>"};
 constexpr std::string_view kGlmInner[] = {"<arg_key>", "</arg_key>", "<arg_value>", "</arg_value>"};
@@ -352,6 +379,13 @@ constexpr ToolDialect kToolDialects[] = {
      .layout = kLongCatLayout,
      .make_reader = read_json,
      .spellings = kLongCatSpelling},
+    {.names = "minimax_m3,minimax-m3",
+     .template_signs = kMiniMaxNestedSigns,
+     .opens = kMiniMaxNestedOpen,
+     .layout = kMiniMaxNestedLayout,
+     .inner = kMiniMaxNestedInner,
+     .make_reader = read_nested<kMiniMaxNestedForm>,
+     .spellings = kMiniMaxNestedSpelling},
 };
 
 constexpr ReasoningDialect kReasoningDialects[] = {
@@ -363,6 +397,11 @@ constexpr ReasoningDialect kReasoningDialects[] = {
      "Here is my thought process:", "Here is my thought process:", "Here is my response:"},
     {"kimi", "◁think▷", "◁think▷", "◁/think▷"},
     {"longcat", "<longcat_think>", "<longcat_think>", "</longcat_think>"},
+    {.names = "minimax_m3,minimax-m3",
+     .template_sign = "<mm:think>",
+     .open = "<mm:think>",
+     .close = "</mm:think>",
+     .closes_unopened = true},
     {"qwen3,qwen3-thinking,deepseek_r1,deepseek-r1,deepseek_v3,deepseek-v3,glm45,glm47,kimi_k2,"
      "minimax_m2,minimax,nemotron_v3,nemotron_3,olmo3,step3,interns1",
      "<think>", "<think>", "</think>"},

@@ -71,6 +71,8 @@ struct ReasoningDialect {
   std::string_view template_sign;
   std::string_view open, close;
   bool harmony = false;
+  // An answer without a thought may begin with `close`.
+  bool closes_unopened = false;
 };
 
 std::span<const ToolDialect> tool_dialects();

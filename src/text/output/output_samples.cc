@@ -124,6 +124,43 @@ constexpr OutputSample kOutputSamples[] = {
      "name=\"days\" "
      "string=\"false\">1</｜DSML｜parameter>\n</｜DSML｜invoke>\n</｜DSML｜function_calls>",
      "{get_weather {\"city\": \"Paris 1\", \"days\": 1}}"},
+    // ---- MiniMax M3
+    {"minimax_m3",
+     "I look.\n]<]minimax[>[<tool_call>\n]<]minimax[>[<invoke "
+     "name=\"get_weather\">]<]minimax[>[<city>Köln \"a\" <b>]<]minimax[>[</city>]<]minimax[>["
+     "<days>3]<]minimax[>[</days>]<]minimax[>[<metric>true]<]minimax[>[</metric>]<]minimax[>["
+     "</invoke>\n]<]minimax[>[<invoke name=\"now\">]<]minimax[>[</invoke>\n]<]minimax[>["
+     "</tool_call>\nDone.",
+     "I look.{get_weather {\"city\": \"Köln \\\"a\\\" <b>\", \"days\": 3, \"metric\": true}}"
+     "{now {}}Done."},
+    {"minimax-m3",
+     "]<]minimax[>[<invoke name=\"order\">\n]<]minimax[>[<lines>\n]<]minimax[>[<item>]<]minimax[>["
+     "<sku>018]<]minimax[>[</sku>]<]minimax[>[<count>2]<]minimax[>[</count>]<]minimax[>[</item>\n"
+     "]<]minimax[>[<item>]<]minimax[>[<sku>]<]minimax[>[</sku>]<]minimax[>[</item>]<]minimax[>["
+     "</lines>]<]minimax[>[<to>]<]minimax[>[<zip>018956]<]minimax[>[</zip>]<]minimax[>[</to>"
+     "]<]minimax[>[<note>\n a\n]<]minimax[>[</note>]<]minimax[>[<more>]<]minimax[>[</more>"
+     "]<]minimax[>[</invoke>",
+     "{order {\"lines\": [{\"sku\": \"018\", \"count\": 2}, {\"sku\": \"\"}], \"to\": {\"zip\": "
+     "\"018956\"}, \"note\": \"\\n a\\n\", \"more\": []}}"},
+    // Nothing is said of its members.
+    {"minimax_m3",
+     "]<]minimax[>[<invoke name=\"get_weather\">]<]minimax[>[<where>]<]minimax[>[<a>]<]minimax[>["
+     "<item>1]<]minimax[>[</item>]<]minimax[>[<item>\"x\"]<]minimax[>[</item>]<]minimax[>[</a>"
+     "]<]minimax[>[<b>None]<]minimax[>[</b>]<]minimax[>[</where>]<]minimax[>[<tags>[\"a\"]"
+     "]<]minimax[>[</tags>]<]minimax[>[</invoke>",
+     "{get_weather {\"where\": {\"a\": [1, \"\\\"x\\\"\"], \"b\": null}, \"tags\": [\"a\"]}}"},
+    {"minimax_m3",
+     "]<]minimax[>[<invoke name=\"get_weather\">]<]minimax[>[<city>]<]]<]minimax[>[</city>",
+     "{get_weather {\"city\": \"]<]\"}}"},
+    {"minimax_m3", "]<]minimax[>[<invoke name=\"get_weather\">]<]minimax[>[<city>Par",
+     "{get_weather {\"city\": \"Par}"},
+    {"minimax_m3",
+     "]<]minimax[>[<invoke name=\"get_weather\">]<]minimax[>[<city>a]<]minimax[>[</town>",
+     "{get_weather {\"city\": \"a}]<]minimax[>[</town>"},
+    {"minimax_m3", "]<]minimax[>[<invoke name=\"get_weather\">Paris",
+     "]<]minimax[>[<invoke name=\"get_weather\">Paris"},
+    {"minimax_m3", "a ]<]minimax[>[<tool_call> b ]<]minimax[>[ c",
+     "a ]<]minimax[>[<tool_call> b ]<]minimax[>[ c"},
     // ---- DeepSeek V3, V3.1
     {"deepseek_v3",
      "One moment.<｜tool▁calls▁begin｜><｜tool▁call▁begin｜>function<｜tool▁sep｜>get_weather\n"
@@ -252,7 +289,15 @@ std::string_view output_sample_tools() {
                     "tags": {"type": "array"}}}}},
     {"type": "function", "function": {"name": "now"}},
     {"type": "function", "function": {"name": "write_file", "parameters": {"type": "object",
-     "properties": {"path": {"type": "string"}, "text": {"type": "string"}}}}}])";
+     "properties": {"path": {"type": "string"}, "text": {"type": "string"}}}}},
+    {"type": "function", "function": {"name": "order", "parameters": {"type": "object",
+     "properties": {"lines": {"type": "array", "items": {"$ref": "#/$defs/line"}},
+                    "to": {"anyOf": [{"type": "null"}, {"$ref": "#/$defs/address"}]},
+                    "note": {"anyOf": [{"type": "string"}, {"type": "null"}]},
+                    "more": {"type": ["array", "null"]}},
+     "$defs": {"line": {"type": "object", "properties": {"sku": {"type": "string"},
+                                                         "count": {"type": "integer"}}},
+               "address": {"type": "object", "additionalProperties": {"type": "string"}}}}}}])";
 }
 
 std::span<const OutputSample> output_samples() { return kOutputSamples; }

@@ -131,6 +131,28 @@ TEST(OutputParser, ACallWithoutAMarkMayBeginAsAMarkDoes) {
   }
 }
 
+// MiniMax M3 may close a thought that it never opened, where it has none.
+TEST(OutputParser, AThoughtThatWasNotOpenedMayEndInFrontOfTheAnswer) {
+  const std::pair<std::string_view, std::string_view> cases[] = {
+      {"</mm:think>\n\nFour.", "Four."},
+      {" </mm:think></mm:think>", "</mm:think>"},
+      {"<mm:think>So.</mm:think>\nFour </mm:think>.", "(So.)Four </mm:think>."},
+      {"Four </mm:think>.", "Four </mm:think>."},
+      {"</mm:thin", "</mm:thin"},
+  };
+  for (const auto& [text, expected] : cases) {
+    for (size_t cut = 0; cut <= text.size(); ++cut) {
+      const auto parser =
+          make_output_parser(output_dialect("minimax_m3", "minimax_m3"), output_options({}));
+      OutputEvents events;
+      parser->push(text.substr(0, cut), events);
+      parser->push(text.substr(cut), events);
+      parser->finish(events);
+      EXPECT_EQ(to_text(events), expected) << text << ", " << cut;
+    }
+  }
+}
+
 TEST(OutputParser, OneCallEndsTheAnswer) {
   OutputOptions options = output_options(output_samples()[0]);
   options.one_call = true;
@@ -180,7 +202,8 @@ TEST(OutputDialect, TemplatesShowTheirForm) {
       {"'<seed:tool_call>' '</seed:tool_call>' '<function=' '<parameter='", "seed_oss"},
       {"'<longcat_tool_call>\\n' + tool_call + '</longcat_tool_call>'", "longcat"},
       {"'<longcat_tool_call>' + name + '<longcat_arg_key>' + k", "longcat_thinking"},
-      {"']<]minimax[>[' '<tool_call>' '<invoke name=\"'", "none"},
+      {"']<]minimax[>[' '<tool_call>' '<invoke name=\"'", "minimax_m3"},
+      {"'<tool_call>' '<invoke name=\"'", "none"},
       {"'<|im_start|>' + role", "none"},
   };
   for (const auto& [text, name] : cases) {

@@ -61,10 +61,12 @@ class TaggedParser final : public OutputParser, private CallSink {
   enum class Mode : uint8_t { kContent, kThought, kCall };
   using Kind = OutputEvent::Kind;
 
-  // The opening of thoughts first, then of calls, then what may open calls, then layout.
+  // The opening of thoughts first (and their end), then of calls, then what may open calls, then
+  // layout.
   std::vector<std::string> content_marks() const {
     std::vector<std::string> marks;
     if (reasoning_) marks.emplace_back(reasoning_->open);
+    if (closes_unopened()) marks.emplace_back(reasoning_->close);
     if (!tools_) return marks;
     marks.insert(marks.end(), tools_->opens.begin(), tools_->opens.end());
     const auto loose = loose_opens();
@@ -72,6 +74,8 @@ class TaggedParser final : public OutputParser, private CallSink {
     marks.insert(marks.end(), tools_->layout.begin(), tools_->layout.end());
     return marks;
   }
+
+  bool closes_unopened() const { return reasoning_ && reasoning_->closes_unopened; }
 
   std::span<const std::string_view> loose_opens() const {
     return options_.only_marked ? std::span<const std::string_view>() : tools_->loose_opens;
@@ -167,6 +171,12 @@ class TaggedParser final : public OutputParser, private CallSink {
       if (!nothing_yet_ || touches_) return content(reasoning_->open);
       pending_.clear();
       mode_ = Mode::kThought;
+      return;
+    }
+    if (closes_unopened() && index-- == 0) {
+      if (!nothing_yet_ || touches_) return content(reasoning_->close);
+      pending_.clear();
+      touches_ = true;
       return;
     }
     const size_t opens = tools_->opens.size(), loose = loose_opens().size();

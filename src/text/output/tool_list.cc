@@ -29,12 +29,13 @@ ToolList::ToolList(const Json& tools) {
     const Json* function = tool.find("function");
     const Json* name = function ? function->find("name") : nullptr;
     if (!name || !name->is_string()) continue;
-    Arguments& arguments = functions_[name->as_string()];
+    Function& known = functions_[name->as_string()];
     const Json* parameters = function->find("parameters");
+    if (parameters) known.parameters = *parameters;
     const Json* properties = parameters ? parameters->find("properties") : nullptr;
     if (!properties || !properties->is_object()) continue;
     for (const auto& [argument, schema] : properties->as_object()) {
-      arguments.emplace(argument, argument_kind(schema));
+      known.arguments.emplace(argument, argument_kind(schema));
     }
   }
 }
@@ -42,8 +43,15 @@ ToolList::ToolList(const Json& tools) {
 ArgumentKind ToolList::kind_of(std::string_view function, std::string_view argument) const {
   const auto found = functions_.find(function);
   if (found == functions_.end()) return ArgumentKind::kText;
-  const auto kind = found->second.find(argument);
-  return kind == found->second.end() ? ArgumentKind::kText : kind->second;
+  const auto& arguments = found->second.arguments;
+  const auto kind = arguments.find(argument);
+  return kind == arguments.end() ? ArgumentKind::kText : kind->second;
+}
+
+const Json* ToolList::parameters(std::string_view function) const {
+  const auto found = functions_.find(function);
+  if (found == functions_.end() || found->second.parameters.is_null()) return nullptr;
+  return &found->second.parameters;
 }
 
 }  // namespace headrace

@@ -28,10 +28,15 @@ class ToolList {
 
   bool has(std::string_view function) const { return functions_.contains(function); }
   ArgumentKind kind_of(std::string_view function, std::string_view argument) const;
+  // The schema of its arguments; nullptr: there is none.
+  const Json* parameters(std::string_view function) const;
 
  private:
-  using Arguments = std::map<std::string, ArgumentKind, std::less<>>;
-  std::map<std::string, Arguments, std::less<>> functions_;
+  struct Function {
+    std::map<std::string, ArgumentKind, std::less<>> arguments;
+    Json parameters;  // null: there are none
+  };
+  std::map<std::string, Function, std::less<>> functions_;
 };
 
 }  // namespace headrace
