@@ -46,7 +46,7 @@ int64_t Encoder::workspace_bytes(int32_t tokens, int32_t thread_count) const {
   for (const LinearLayer* each : matrices()) {
     op = std::max(op, linear_workspace_bytes(tokens, each->weight));
   }
-  const int64_t inner = (config_.modern ? 3 : 1) * int64_t{config_.ffn};
+  const int64_t inner = (config_.modern || config_.gated ? 3 : 1) * int64_t{config_.ffn};
   const int64_t columns = 4 * int64_t{config_.hidden} + inner + 1;
   constexpr int64_t kAlignments = 8 * 256;
   return tokens * columns * int64_t{sizeof(float)} + op + kAlignments;
@@ -62,7 +62,8 @@ void Encoder::embed(OpContext& context, const EncoderBatch& batch, const TensorV
   auto* const positions = context.workspace.take_array<TokenId>(count);  // [T]
   std::fill_n(positions, count, 0);
   const int32_t tables = config_.has_second_type() ? 2 : 1;
-  for (size_t s = 0; s < batch.sequences.size(); ++s) {
+  const int32_t places = has_positions() ? config_.length_max : 1;
+  for (size_t s = 0; has_positions() && s < batch.sequences.size(); ++s) {
     const RowSequence& sequence = batch.sequences[s];
     const bool typed = tables > 1 && !batch.second_rows.empty();
     const int32_t first_rows = sequence.row_count - (typed ? batch.second_rows[s] : 0);
@@ -71,7 +72,7 @@ void Encoder::embed(OpContext& context, const EncoderBatch& batch, const TensorV
     }
   }
   const ConstTensorView table(reinterpret_cast<const std::byte*>(positions_.data()), DType::kF32,
-                              Shape{tables * int64_t{config_.length_max}, config_.hidden});
+                              Shape{tables * int64_t{places}, config_.hidden});
   embedding(context, {.tokens = batch.tokens, .table = tokens_, .out = hidden});
   embedding(context, {.tokens = std::span<const TokenId>(positions, batch.tokens.size()),
                       .table = table,
@@ -89,7 +90,7 @@ void Encoder::attend(OpContext& context, const Layer& layer, const EncoderBatch&
   } else {
     multiply(context, layer.qkv, hidden, qkv);
   }
-  if (modern) rotate(context, layer.local ? local_rotation_ : rotation_, batch, qkv);
+  if (rotates()) rotate(context, layer.local ? local_rotation_ : rotation_, batch, qkv);
   attend_rows(context, layer, batch, qkv, attended);
   add_product(context, layer.out, attended, hidden);
   if (!modern) normalise(context, layer.attention_norm, hidden, {}, 1.0f, hidden);
@@ -153,7 +154,7 @@ void Encoder::rotate(OpContext& context, const Rotation& rotation, const Encoder
 void Encoder::transform(OpContext& context, const Layer& layer, const TensorView& hidden,
                         const TensorView& branch, const TensorView& inner) const {
   const Activation gelu = config_.gelu_tanh ? Activation::kGeluTanh : Activation::kGeluErf;
-  if (!config_.modern) {
+  if (!config_.modern && !config_.gated) {
     multiply(context, layer.up, hidden, inner);
     activation(context, {.x = inner, .activation = gelu, .out = inner});
     add_product(context, layer.down, inner, hidden);
@@ -163,10 +164,13 @@ void Encoder::transform(OpContext& context, const Layer& layer, const TensorView
   const int64_t ffn = config_.ffn;
   const TensorView gated =
       context.workspace.take_tensor(DType::kF32, {hidden.rows(), 2 * ffn});  // [T, 2F]
-  normalise(context, layer.output_norm, hidden, {}, 1.0f, branch);
-  multiply(context, layer.up, branch, gated);
-  gated_activation(context, {.gate_up = gated, .activation = gelu, .out = inner});
+  if (config_.modern) normalise(context, layer.output_norm, hidden, {}, 1.0f, branch);
+  multiply(context, layer.up, config_.modern ? branch : hidden, gated);
+  const bool silu = config_.gated && config_.gated->silu;
+  gated_activation(context,
+                   {.gate_up = gated, .activation = silu ? Activation::kSilu : gelu, .out = inner});
   add_product(context, layer.down, inner, hidden);
+  if (config_.gated) normalise(context, layer.output_norm, hidden, {}, 1.0f, hidden);
 }
 
 bool Encoder::encode(OpContext& context, const EncoderBatch& batch, TensorView hidden,

@@ -59,7 +59,7 @@ class Encoder {
   struct Layer {
     LinearLayer qkv, out;  // [3D, D], [D, D]
     NormWeights attention_norm;
-    LinearLayer up, down;  // [F, D], of ModernBERT [2F, D]; [D, F]
+    LinearLayer up, down;  // [F, D], with gates [2F, D], which go first; [D, F]
     NormWeights output_norm;
     bool local = false;  // ModernBERT: it sees what is near alone
   };
@@ -69,6 +69,8 @@ class Encoder {
   };
   static Rotation rotation(double theta, int32_t head_dim, int32_t length_max);
   explicit Encoder(const EncoderConfig& config) : config_(config) {}
+  bool has_positions() const { return !config_.modern && !config_.gated; }  // learned ones
+  bool rotates() const { return config_.modern || (config_.gated && config_.gated->theta > 0); }
   std::vector<const LinearLayer*> matrices() const;
   void embed(OpContext& context, const EncoderBatch& batch, const TensorView& hidden,
              const TensorView& scratch) const;
@@ -85,9 +87,9 @@ class Encoder {
   EncoderConfig config_;
   ConstTensorView tokens_;  // [V, D], the source's
   // [length_max, D]: a text's positions and the first token type; as many again of the second type
-  // where the configuration has one.
+  // where the configuration has one. Without learned positions [1, D], the type alone.
   DeviceVector positions_;
-  DeviceVector distances_;  // [heads, 2 length_max - 1]: MPNet's biases by distance, or none
+  DeviceVector distances_;  // [heads, 2 length_max - 1]: biases by distance, or none
   NormWeights embedding_norm_, final_norm_, head_norm_;  // the last two of ModernBERT
   Rotation rotation_, local_rotation_;                   // the same
   std::vector<Layer> layers_;

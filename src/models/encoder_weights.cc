@@ -1,4 +1,5 @@
 // Loading of an Encoder.
+#include <cstdlib>
 #include <set>
 #include <utility>
 
@@ -6,6 +7,7 @@
 
 #include "models/encoder.h"
 #include "models/layer_tensors.h"
+#include "models/parts/attention_mixer.h"
 #include "tensor/quantised_row.h"
 
 namespace headrace {
@@ -29,6 +31,10 @@ class EncoderLoader {
       HR_RETURN_IF_ERROR(config().modern ? load_modern_layer(i) : load_layer(i));
     }
     if (config().modern) HR_RETURN_IF_ERROR(load_modern_ends());
+    if (config().gated && config().gated->theta > 0) {
+      encoder_->rotation_ =
+          Encoder::rotation(config().gated->theta, config().head_dim(), config().length_max);
+    }
     if (config().head) HR_RETURN_IF_ERROR(load_head());
     HR_RETURN_IF_ERROR(check_all_were_read());
     return std::move(encoder_);
@@ -95,10 +101,7 @@ class EncoderLoader {
     if (config().modern) {
       return tensors.read_norm("token_embd_norm", hidden, encoder_->embedding_norm_);
     }
-    HR_ASSIGN_OR_RETURN(std::vector<float> positions,
-                        table("position_embd.weight", {config().positions, hidden}));
-    const auto first = positions.begin() + config().position_first * hidden;
-    const std::vector<float> served_once(first, first + config().length_max * hidden);
+    HR_ASSIGN_OR_RETURN(const std::vector<float> served_once, served_positions());
     std::vector<float> served = served_once;
     if (config().has_second_type()) {
       served.insert(served.end(), served_once.begin(), served_once.end());
@@ -115,8 +118,32 @@ class EncoderLoader {
     return tensors.read_norm("token_embd_norm", hidden, encoder_->embedding_norm_);
   }
 
+  // Rows of a text's positions; without learned ones a row of zeros.
+  Result<std::vector<float>> served_positions() {
+    const int64_t hidden = config().hidden;
+    if (!encoder_->has_positions()) return std::vector<float>(static_cast<size_t>(hidden));
+    HR_ASSIGN_OR_RETURN(const std::vector<float> all,
+                        table("position_embd.weight", {config().positions, hidden}));
+    const auto first = all.begin() + config().position_first * hidden;
+    return std::vector<float>(first, first + config().length_max * hidden);
+  }
+
+  // What a score loses by distance, head by head.
+  Status load_alibi() {
+    const int32_t reach = config().length_max - 1;
+    std::vector<float> by_distance;
+    for (const float slope : alibi_slopes(config().heads, config().gated->alibi_bias_max)) {
+      for (int32_t distance = -reach; distance <= reach; ++distance) {
+        by_distance.push_back(-slope * static_cast<float>(std::abs(distance)));
+      }
+    }
+    HR_ASSIGN_OR_RETURN(encoder_->distances_, DeviceVector::upload(device_, by_distance));
+    return ok_status();
+  }
+
   // MPNet's biases, of buckets, by distance.
   Status load_distances() {
+    if (config().gated && config().gated->alibi_bias_max > 0) return load_alibi();
     const int32_t buckets = config().relative_buckets;
     if (buckets == 0) return ok_status();
     HR_ASSIGN_OR_RETURN(const std::vector<float> biases,
@@ -137,24 +164,46 @@ class EncoderLoader {
     Tensors tensors(*this, fmt::format("blk.{}.", index));
     const int64_t hidden = config().hidden, ffn = config().ffn;
     Encoder::Layer& layer = encoder_->layers_.emplace_back();
-    HR_ASSIGN_OR_RETURN(
-        layer.qkv,
-        tensors.matrix(
-            {.rows = {{"attn_q", hidden, {}}, {"attn_k", hidden, {}}, {"attn_v", hidden, {}}},
-             .columns = hidden,
-             .bias = true}));
-    HR_ASSIGN_OR_RETURN(
-        layer.out,
-        tensors.matrix({.rows = {{"attn_output", hidden, {}}}, .columns = hidden, .bias = true}));
+    const MatrixStack qkv = qkv_stack();
+    HR_ASSIGN_OR_RETURN(layer.qkv, tensors.matrix(qkv));
+    const GatedEncoder* const gated = config().gated ? &*config().gated : nullptr;
+    HR_ASSIGN_OR_RETURN(layer.out, tensors.matrix({.rows = {{"attn_output", hidden, {}}},
+                                                   .columns = hidden,
+                                                   .bias = gated == nullptr || gated->out_bias}));
     layer.attention_norm = norm_kind();
     HR_RETURN_IF_ERROR(tensors.read_norm("attn_output_norm", hidden, layer.attention_norm));
-    HR_ASSIGN_OR_RETURN(
-        layer.up, tensors.matrix({.rows = {{"ffn_up", ffn, {}}}, .columns = hidden, .bias = true}));
-    HR_ASSIGN_OR_RETURN(
-        layer.down,
-        tensors.matrix({.rows = {{"ffn_down", hidden, {}}}, .columns = ffn, .bias = true}));
+    HR_ASSIGN_OR_RETURN(layer.up, tensors.matrix(up_stack()));
+    HR_ASSIGN_OR_RETURN(layer.down, tensors.matrix({.rows = {{"ffn_down", hidden, {}}},
+                                                    .columns = ffn,
+                                                    .bias = gated == nullptr || gated->down_bias}));
     layer.output_norm = norm_kind();
     return tensors.read_norm("layer_output_norm", hidden, layer.output_norm);
+  }
+
+  MatrixStack qkv_stack() const {
+    const int64_t hidden = config().hidden;
+    MatrixStack stack{
+        .rows = {{"attn_q", hidden, {}}, {"attn_k", hidden, {}}, {"attn_v", hidden, {}}},
+        .columns = hidden,
+        .bias = true};
+    if (!config().gated) return stack;
+    if (config().gated->qkv_joined) stack.rows = {{"attn_qkv", 3 * hidden, {}}};
+    stack.bias = config().gated->qkv_bias;
+    return stack;
+  }
+
+  // With gates these are in front.
+  MatrixStack up_stack() const {
+    const int64_t ffn = config().ffn;
+    MatrixStack stack{.rows = {{"ffn_up", ffn, {}}}, .columns = config().hidden, .bias = true};
+    if (!config().gated) return stack;
+    if (config().gated->gate_apart) {
+      stack.rows.insert(stack.rows.begin(), MatrixStack::Rows{"ffn_gate", ffn, {}});
+    } else {
+      stack.rows.front().count = 2 * ffn;
+    }
+    stack.bias = config().gated->up_bias;
+    return stack;
   }
 
   // Its norms stand in front; that of the first layer's attention would follow the embeddings'.

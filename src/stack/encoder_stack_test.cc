@@ -1,5 +1,6 @@
-// Tiny random encoders against transformers (tests/golden/make_encoder_cases.py wrote both), and
-// what is refused.
+// Tiny random encoders, folders and GGUF files, against transformers
+// (tests/golden/make_encoder_cases.py and make_encoder_gguf_cases.py wrote both), and what is
+// refused.
 #include "stack/embedding_stack.h"
 
 #include <gtest/gtest.h>
@@ -203,6 +204,76 @@ INSTANTIATE_TEST_SUITE_P(All, TinyEncoder,
                                          std::pair("modernbert", "first"),
                                          std::pair("modernbert_biased", "mean")),
                          [](const auto& info) { return info.param.first; });
+
+// Files with the keys and names of llama.cpp's converter (tests/golden/make_encoder_gguf_cases.py).
+struct GgufCase {
+  const char *file, *vectors, *pooling;
+};
+class TinyGgufEncoder : public testing::TestWithParam<GgufCase> {};
+
+TEST_P(TinyGgufEncoder, VectorsAreThoseOfTransformers) {
+  const auto [file, vectors, pooling] = GetParam();
+  const auto stack = EmbeddingStack::load({.model = kEncoders + file + ".gguf",
+                                           .device = {.threads = 2},
+                                           .load = {.dtype = DType::kF32}});
+  ASSERT_TRUE(stack.ok()) << stack.status().message();
+  ASSERT_NE(*stack, nullptr);
+  EXPECT_EQ((*stack)->info().max_model_len, 44);
+  std::vector<std::vector<TokenId>> texts;
+  const std::vector<GoldenText> golden = golden_texts(vectors, pooling);
+  for (const GoldenText& text : golden) texts.push_back(text.ids);
+  const std::vector<float> together = vectors_of((*stack)->engine(), single_texts(texts));
+  ASSERT_EQ(together.size(), 16 * golden.size());
+  for (size_t t = 0; t < golden.size(); ++t) {
+    for (size_t i = 0; i < 16; ++i) {
+      EXPECT_NEAR(together[t * 16 + i], golden[t].vector[i], 2e-6) << t << " " << i;
+    }
+    const std::vector<float> alone = vectors_of((*stack)->engine(), single_texts({texts[t]}));
+    EXPECT_TRUE(std::equal(alone.begin(), alone.end(), together.begin() + 16 * t)) << t;
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(All, TinyGgufEncoder,
+                         testing::Values(GgufCase{"bert", "bert", "first"},
+                                         GgufCase{"modernbert", "modernbert", "first"},
+                                         GgufCase{"nomic_bert", "nomic_bert", "mean"},
+                                         GgufCase{"jina_bert", "jina_bert", "mean"}),
+                         [](const auto& info) { return info.param.file; });
+
+TEST(EncoderStack, TheWordPieceOfAGgufFileIsThatOfItsMakers) {
+  const auto stack =
+      EmbeddingStack::load({.model = kEncoders + "bert.gguf", .device = {.threads = 1}});
+  ASSERT_TRUE(stack.ok()) << stack.status().message();
+  const Tokenizer& tokenizer = *(*stack)->tokenizer();
+  const Json rows = read_encoder_json(kEncoders + "bert_texts.json");
+  EXPECT_EQ(rows.as_array().size(), 10u);
+  for (const Json& row : rows.as_array()) {
+    const std::string& text = row.find("text")->as_string();
+    EXPECT_EQ(ids_json(*tokenizer.encode(text)), *row.find("ids")) << text;
+  }
+  EXPECT_EQ(tokenizer.decode(*tokenizer.encode("the cats unknown"), true), "the cats unknown");
+  ASSERT_TRUE(tokenizer.vocab().pair);
+  EXPECT_EQ(tokenizer.vocab().pair->middle, std::vector<TokenId>{3});
+  EXPECT_TRUE(tokenizer.vocab().pair->second_type);
+}
+
+TEST(EncoderStack, AGgufEncoderGeneratesNoText) {
+  const auto source = open_model_source(kEncoders + "bert.gguf").value();
+  EXPECT_NE(source->config().status().message().find(
+                "general.architecture: \"bert\" is an encoder, which generates no text"),
+            std::string::npos)
+      << source->config().status().message();
+}
+
+// The converter leaves the pooler out of this class: scores would be others than its makers'.
+TEST(EncoderStack, AGgufClassifierWithoutItsDenseLayerIsRefused) {
+  const auto stack =
+      EmbeddingStack::load({.model = kEncoders + "bert_reranker.gguf", .device = {.threads = 1}});
+  ASSERT_FALSE(stack.ok());
+  EXPECT_NE(stack.status().message().find("tensor cls.weight: missing: whoever converted"),
+            std::string::npos)
+      << stack.status().message();
+}
 
 TEST(EncoderStack, APassAsksTwiceALayerWhetherToGoOn) {
   const auto source = open_model_source(kEncoders + "bert").value();

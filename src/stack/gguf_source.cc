@@ -28,6 +28,10 @@ class GgufSource final : public ModelSource {
 
   Result<ModelConfig> config() const override { return model_config_from_gguf(*file_); }
 
+  Result<std::optional<EncoderConfig>> encoder() const override {
+    return encoder_config_from_gguf(*file_);
+  }
+
   Result<std::optional<PoolingConfig>> pooling() const override {
     return pooling_config_from_gguf(*file_);
   }

@@ -209,11 +209,9 @@ Status read_digits(const JsonFields& step, PreTokenizers& out) {
   return ok_status();
 }
 
-constexpr std::string_view kPunctuation = "[\\p{P}\\x21-\\x2f\\x3a-\\x40\\x5b-\\x60\\x7b-\\x7e]";
-
 Status read_punctuation(const JsonFields& step, PreTokenizers& out) {
   HR_ASSIGN_OR_RETURN(const SplitBehavior behavior, read_behavior(step));
-  out.steps.push_back(Split{{std::string(kPunctuation), true}, behavior});
+  out.steps.push_back(Split{{std::string(punctuation_pattern()), true}, behavior});
   return ok_status();
 }
 
@@ -232,8 +230,7 @@ Status read_whitespace_split(const JsonFields&, PreTokenizers& out) {
 }
 
 Status read_bert(const JsonFields&, PreTokenizers& out) {
-  HR_RETURN_IF_ERROR(push_removed("\\s", false, out));
-  out.steps.push_back(Split{{std::string(kPunctuation), true}, SplitBehavior::kIsolated});
+  for (PreTokenizerStep& step : bert_pre_tokenizers()) out.steps.push_back(std::move(step));
   return ok_status();
 }
 

@@ -6,6 +6,8 @@
 
 #include <fmt/core.h>
 
+#include "text/regex_syntax.h"
+
 namespace headrace {
 namespace {
 
@@ -238,6 +240,20 @@ Result<TokenizerRecipe> gemma4_recipe(const Vocab&) {
   return recipe;
 }
 
+Result<TokenizerRecipe> word_piece_recipe(const Vocab& vocab) {
+  TokenizerRecipe recipe;
+  recipe.normalizers = {CleanText{}, SpaceIdeographs{}};
+  if (vocab.lowercase) {
+    recipe.normalizers.insert(recipe.normalizers.end(),
+                              {UnicodeForm::kNfd, StripNonspacingMarks{}, Lowercase{}});
+  }
+  recipe.pre_tokenizers = bert_pre_tokenizers();
+  recipe.model = {.kind = TokenModelKind::kWordPiece, .continuing_prefix = "##"};
+  recipe.spelling.continuing_prefix = "##";
+  recipe.spelling.leading_spaces = 1;
+  return recipe;
+}
+
 Result<TokenizerRecipe> longest_match_recipe(const Vocab&) {
   TokenizerRecipe recipe;
   recipe.model = {.kind = TokenModelKind::kLongestMatch};
@@ -253,20 +269,30 @@ struct ModelRow {
 constexpr ModelRow kModelRows[] = {
     {"gpt2", byte_bpe_recipe, false}, {"llama", score_bpe_recipe, true},
     {"t5", unigram_recipe, false},    {"rwkv", longest_match_recipe, false},
-    {"gemma4", gemma4_recipe, true},
+    {"gemma4", gemma4_recipe, true},  {"bert", word_piece_recipe, true},
 };
 
 }  // namespace
 
 std::string_view gpt2_pattern() { return kGpt2; }
 
+std::string_view punctuation_pattern() {
+  return "[\\p{P}\\x21-\\x2f\\x3a-\\x40\\x5b-\\x60\\x7b-\\x7e]";
+}
+
+std::vector<PreTokenizerStep> bert_pre_tokenizers() {
+  return {Split{{pcre2_from_oniguruma("\\s").value(), true}, SplitBehavior::kRemoved},
+          Split{{std::string(punctuation_pattern()), true}, SplitBehavior::kIsolated}};
+}
+
 Result<TokenizerRecipe> recipe_by_name(const Vocab& vocab) {
   for (const ModelRow& row : kModelRows) {
     if (row.name == vocab.model) return row.recipe(vocab);
   }
   return unsupported(
-      fmt::format("tokenizer model '{}' is not supported (known: gpt2, llama, t5, rwkv, gemma4)",
-                  vocab.model),
+      fmt::format(
+          "tokenizer model '{}' is not supported (known: gpt2, llama, t5, rwkv, gemma4, bert)",
+          vocab.model),
       "model");
 }
 

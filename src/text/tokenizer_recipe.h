@@ -132,6 +132,11 @@ Result<TokenizerRecipe> recipe_by_name(const Vocab& vocab);
 // Whether files of that family mean add_bos where they do not say so.
 bool adds_bos_by_default(std::string_view model, std::string_view pre);
 
+// BERT's cuts: at white space, which goes, and around punctuation.
+std::vector<PreTokenizerStep> bert_pre_tokenizers();
+// A character of punctuation, as BERT has it.
+std::string_view punctuation_pattern();
+
 // The regular expression of GPT-2, which tokenizer.json's ByteLevel means, too.
 std::string_view gpt2_pattern();
 

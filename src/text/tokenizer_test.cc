@@ -186,7 +186,7 @@ TEST(Tokenizer, RefusesVocabulariesThatContradictThemselves) {
     EXPECT_FALSE(tokenizer.ok());
     return tokenizer.status().message();
   };
-  EXPECT_NE(error([](Vocab& v) { v.model = "bert"; }).find("'bert'"), std::string::npos);
+  EXPECT_NE(error([](Vocab& v) { v.model = "wpm"; }).find("'wpm'"), std::string::npos);
   EXPECT_NE(error([](Vocab& v) { v.model = "llama"; }).find("scores"), std::string::npos);
   EXPECT_NE(error([](Vocab& v) { v.pre = "x"; }).find("'x'"), std::string::npos);
   EXPECT_NE(error([](Vocab& v) { v.kinds.pop_back(); }).find("kinds"), std::string::npos);

@@ -50,7 +50,8 @@ struct TokenizerRecipe;
 struct Vocab {
   // The family's names, as GGUF has them (table in tokenizer_recipe.cc).
   std::string model;  // "gpt2" = byte-level BPE, "llama" = SentencePiece's BPE,
-                      // "t5" = SentencePiece's unigram model, "rwkv" = RWKV's, greedy
+                      // "t5" = SentencePiece's unigram model, "rwkv" = RWKV's, greedy,
+                      // "bert" = WordPiece: tokens that go on with a word begin with "##"
   std::string pre;    // pre-tokenizer: "smollm", "qwen2"
   // What a tokenizer.json says; where it is there, model and pre are for people only.
   std::shared_ptr<const TokenizerRecipe> recipe;
@@ -71,6 +72,7 @@ struct Vocab {
   bool add_space_prefix = false;
   std::string charsmap;                 // SentencePiece's compiled normaliser; empty = none
   bool remove_extra_spaces = false;     // runs of spaces become one, none at the ends
+  bool lowercase = true;                // of "bert": case and accents are lost
   std::string chat_template;            // empty = none
   std::shared_ptr<const void> storage;  // keeps the memory behind the views alive
 

@@ -1,7 +1,8 @@
 // EncoderConfig: the sizes of a bidirectional encoder (BERT and its kin) and how its rows become
-// one vector a text, or the logits of its classes, from the files of a Hugging Face folder:
-// config.json, and modules.json, 1_Pooling/config.json, sentence_*_config.json and
-// config_sentence_transformers.json where sentence-transformers wrote them.
+// one vector a text, or the logits of its classes, from a GGUF file's metadata or the files of a
+// Hugging Face folder: config.json, and modules.json, 1_Pooling/config.json,
+// sentence_*_config.json and config_sentence_transformers.json where sentence-transformers wrote
+// them.
 #pragma once
 
 #include <cstdint>
@@ -12,6 +13,7 @@
 
 #include "base/classifier_head.h"
 #include "base/status.h"
+#include "weights/gguf.h"
 #include "weights/hf_names.h"
 #include "weights/pooling_config.h"
 
@@ -27,8 +29,19 @@ struct ModernEncoder {
   bool attention_bias = false, ffn_bias = false, norm_bias = false, head_bias = false;
 };
 
+// What nomic-bert and jina-bert-v2 have in place of learned positions and plain networks. Their
+// norms stand behind, as BERT's.
+struct GatedEncoder {
+  double theta = 0;          // base of the rotation of queries and keys; 0: they are not rotated
+  float alibi_bias_max = 0;  // a score loses by distance (ALiBi); 0: it does not
+  bool silu = false;         // of gates; else gelu
+  bool qkv_joined = false;   // in one tensor
+  bool gate_apart = false;   // from ffn_up, whose first half it is otherwise
+  bool qkv_bias = false, out_bias = false, up_bias = false, down_bias = false;
+};
+
 struct EncoderConfig {
-  std::string architecture;  // "bert", "roberta", "mpnet", "modernbert"
+  std::string architecture;  // "bert", "roberta", "mpnet", "modernbert", "nomic-bert", ...
   int32_t vocab = 0;
   int32_t hidden = 0;
   int32_t layers = 0;
@@ -40,6 +53,7 @@ struct EncoderConfig {
   // MPNet: a bias of scores by how far apart two tokens are, in so many buckets; 0: none.
   int32_t relative_buckets = 0;
   std::optional<ModernEncoder> modern;  // of "modernbert"
+  std::optional<GatedEncoder> gated;    // of "nomic-bert" and "jina-bert-v2"
   bool gelu_tanh = false;               // the approximation by tanh instead of erf
   float norm_eps = 0;
   int32_t length_max = 0;  // tokens of a text, special ones included
@@ -60,6 +74,11 @@ bool is_encoder_class(std::string_view name);
 
 // Errors: "file: key: what". What the files ask for and this program has not is refused by name.
 Result<EncoderConfig> encoder_config_from_json(const PoolingFiles& files, std::string_view folder);
+// Whether a GGUF file's general.architecture is an encoder's that is known here.
+bool is_gguf_encoder(std::string_view architecture);
+// Of a file whose architecture is an encoder's; empty: it is none. kUnsupported: one that is not
+// known here.
+Result<std::optional<EncoderConfig>> encoder_config_from_gguf(const GgufFile& file);
 // The bucket of MPNet and T5 for a key `distance` tokens behind the query (negative: before it).
 int32_t relative_bucket(int32_t distance, int32_t buckets);
 

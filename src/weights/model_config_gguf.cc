@@ -4,6 +4,7 @@
 
 #include <fmt/format.h>
 
+#include "weights/encoder_config.h"
 #include "weights/gemma_families.h"
 #include "weights/gpt_families.h"
 #include "weights/kimi_linear_family.h"
@@ -414,6 +415,14 @@ class GgufConfigReader {
 }  // namespace
 
 Result<ModelConfig> model_config_from_gguf(const GgufFile& file) {
+  HR_ASSIGN_OR_RETURN(const auto name, file.optional_string("general.architecture"));
+  if (is_gguf_encoder(name.value_or(""))) {
+    return file.unsupported_field(
+        "general.architecture",
+        fmt::format("\"{}\" is an encoder, which generates no text: headrace serve answers "
+                    "/v1/embeddings with it",
+                    *name));
+  }
   HR_ASSIGN_OR_RETURN(const ModelFamily* family, find_gguf_family(file));
   return GgufConfigReader(file, *family).read();
 }
