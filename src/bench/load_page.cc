@@ -28,13 +28,13 @@ td:first-child,th:first-child{text-align:left}th{color:var(--faint);font-weight:
 .facts td{text-align:left;overflow-wrap:anywhere}pre{white-space:pre-wrap}
 )";
 
-struct PageTimes {
+struct ReportTimes {
   std::vector<double> ttft, tpot, itl, whole;  // milliseconds, of requests that were answered
   double begin = 0, end = 0;                   // seconds
 };
 
-PageTimes times_of(std::span<const LoadOutcome> outcomes) {
-  PageTimes times;
+ReportTimes times_of(std::span<const LoadOutcome> outcomes) {
+  ReportTimes times;
   bool first = true;
   for (const LoadOutcome& outcome : outcomes) {
     if (!outcome.ok()) continue;
@@ -52,7 +52,7 @@ PageTimes times_of(std::span<const LoadOutcome> outcomes) {
 // Output tokens a second. A request's tokens are spread over its events, which come one a token or
 // with several.
 std::vector<PlotPoint> output_over_time(std::span<const LoadOutcome> outcomes,
-                                        const PageTimes& times) {
+                                        const ReportTimes& times) {
   const double bin = (times.end - times.begin) / kPageBins;
   std::vector<double> tokens(kPageBins, 0.0);
   const auto add = [&](double at, double count) {
@@ -76,7 +76,7 @@ std::vector<PlotPoint> output_over_time(std::span<const LoadOutcome> outcomes,
 
 // How many requests were under way: a step up where one is sent, down where it ends.
 std::vector<PlotPoint> running_over_time(std::span<const LoadOutcome> outcomes,
-                                         const PageTimes& times) {
+                                         const ReportTimes& times) {
   std::vector<std::pair<double, int>> changes;
   for (const LoadOutcome& outcome : outcomes) {
     if (!outcome.ok()) continue;
@@ -94,7 +94,8 @@ std::vector<PlotPoint> running_over_time(std::span<const LoadOutcome> outcomes,
   return points;
 }
 
-std::vector<PlotPoint> ttft_by_time(std::span<const LoadOutcome> outcomes, const PageTimes& times) {
+std::vector<PlotPoint> ttft_by_time(std::span<const LoadOutcome> outcomes,
+                                    const ReportTimes& times) {
   std::vector<PlotPoint> points;
   for (const LoadOutcome& outcome : outcomes) {
     if (!outcome.ok()) continue;
@@ -104,7 +105,7 @@ std::vector<PlotPoint> ttft_by_time(std::span<const LoadOutcome> outcomes, const
 }
 
 std::string plots(std::span<const LoadOutcome> outcomes) {
-  const PageTimes times = times_of(outcomes);
+  const ReportTimes times = times_of(outcomes);
   const bool any = times.end > times.begin;
   std::string text = to_svg(
       {.title = "Output over time",

@@ -517,6 +517,7 @@ bool EngineImpl::start_step() {
   submit_seconds += clock_.now_seconds() - before_sample;
   totals_.step_tokens_total += static_cast<uint64_t>(plan->token_count);
   totals_.step_sequences_total += plan->work.size();
+  totals_.work += work_of(*plan, options_.model_work);
   const auto bound =
       std::lower_bound(kStepTokenBounds.begin(), kStepTokenBounds.end(), plan->token_count);
   ++totals_.steps_by_tokens[static_cast<size_t>(bound - kStepTokenBounds.begin())];

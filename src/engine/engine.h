@@ -12,6 +12,7 @@
 
 #include "base/ids.h"
 #include "base/status.h"
+#include "engine/model_work.h"
 #include "engine/runner.h"
 #include "engine/step_history.h"
 #include "engine/step_timing.h"
@@ -37,6 +38,7 @@ struct EngineOptions {
   // Of requests that name none: what decides the bits of pages beside tokens (formats of keys and
   // values, the type that is computed in). Prefixes are shared only inside one.
   uint64_t arithmetic = 0;
+  ModelWork model_work;  // of what EngineStats::work is estimated
   // Whether the device has the samplers that rare_sampler() names: create() says what the runner
   // says.
   bool rare_samplers = true;
@@ -58,6 +60,7 @@ struct EngineStats {
   double device_gap_seconds_total = 0;  // between the kernels of steps while there was work
   uint64_t step_tokens_total = 0;       // tokens computed, prompt and decode
   uint64_t step_sequences_total = 0;    // sequences of each step, summed
+  StepWork work;                        // of a device, estimated
   KvWaste kv_slots;                     // of the pool, in one step of kKvSlotsEvery
   KvWaste kv_slots_total;               // summed over those steps
 };

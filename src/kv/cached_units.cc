@@ -9,7 +9,7 @@ namespace headrace {
 CachedUnits::CachedUnits(PrefixTree& tree, BlockPool& pool, LowerTiers& tiers,
                          EvictionCandidates& candidates, std::span<const KvGroupSpec> groups,
                          std::span<const int32_t> tier_pages)
-    : tree_(tree), pool_(pool), tiers_(tiers), candidates_(candidates) {
+    : tree_(tree), pool_(pool), tiers_(tiers), candidates_(candidates), times_(tier_pages.front()) {
   for (int32_t pages : tier_pages) owners_.emplace_back(static_cast<size_t>(pages));
   for (size_t group = 0; group < groups.size(); ++group) {
     for (int32_t index = 0; index < tree.unit_tokens() / groups[group].block_tokens; ++index) {
@@ -51,6 +51,7 @@ void CachedUnits::attach(int32_t node, size_t slot, TierPage page) {
   ++at(node).pages;
   if (page.tier == kPoolTier) {
     pool_.keep(block_of(page));
+    times_.kept(block_of(page));
   } else {
     candidates_.add(node, page, is_sliding(slot));
   }
@@ -58,7 +59,10 @@ void CachedUnits::attach(int32_t node, size_t slot, TierPage page) {
 
 void CachedUnits::detach(int32_t node, size_t slot) {
   const TierPage page = std::exchange(page_at(node, slot), TierPage{});
-  if (is_loose(page)) candidates_.remove(node, page, is_sliding(slot));
+  if (is_loose(page)) {
+    candidates_.remove(node, page, is_sliding(slot));
+    if (page.tier == kPoolTier) times_.evicted(block_of(page));
+  }
   set_owner(page, {});
   if (page.tier == kPoolTier) pool_.forget(block_of(page));
   --at(node).pages;

@@ -15,6 +15,7 @@
 #include "kv/eviction_candidates.h"
 #include "kv/kv_group.h"
 #include "kv/lower_tiers.h"
+#include "kv/page_times.h"
 #include "kv/prefix_tree.h"
 #include "kv/tier_pool.h"
 
@@ -71,6 +72,11 @@ class CachedUnits {
   void remove_subtree(int32_t node);
   void change_pins(std::span<const int32_t> nodes, int32_t change);
 
+  // Of pages of the pool: what was attached, used and given up, when. The caller tells the time,
+  // and which are used.
+  PageTimes& times() { return times_; }
+  const PageTimes& times() const { return times_; }
+
   // What is wrong where counts, pages and candidates of the node do not agree; empty: nothing.
   std::string_view fault_of(int32_t node) const;
 
@@ -99,6 +105,7 @@ class CachedUnits {
   std::vector<Ticket> loaded_in_;           // [nodes]
   std::vector<TierPage> pages_;             // [nodes][slots]
   std::vector<std::vector<Owner>> owners_;  // [tiers, the pool first][pages]
+  PageTimes times_;
 };
 
 }  // namespace headrace

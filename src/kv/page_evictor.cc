@@ -8,6 +8,7 @@ void PageEvictor::page_idle(BlockId block) {
   const TierPage page{kPoolTier, block.value};
   const auto [node, slot] = units_.owner(page);
   candidates_.add_used(node, page, units_.is_sliding(static_cast<size_t>(slot)));
+  units_.times().idle(block);
 }
 
 void PageEvictor::page_held(BlockId block) {

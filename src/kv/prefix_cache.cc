@@ -71,6 +71,7 @@ PrefixHold PrefixCache::acquire(const PrefixMatch& match) {
         const TierPage place = units_.pages_of(node)[slot];
         hold.usable_after = std::max(hold.usable_after, units_.loaded_in(node));
         blocks.push_back(place.tier == kPoolTier ? block_of(place) : kNoBlock);
+        if (place.tier == kPoolTier) units_.times().used(block_of(place));
         if (place.tier == kPoolTier) return pool_.share(block_of(place));
         loads.push_back({hold.pages.size() - 1, blocks.size() - 1, node, slot, place});
         units_.detach(node, slot);

@@ -153,6 +153,9 @@ class PrefixCache {
   int32_t unit_tokens() const { return tree_.unit_tokens(); }
   int32_t node_count() const { return tree_.count(); }
   uint64_t evictions() const { return evictor_.evictions(); }
+  // How long pages stay, by the times that it is told.
+  void set_now(double seconds) { units_.times().set_now(seconds); }
+  const PageTimeStats& page_times() const { return units_.times().stats(); }
 
   // Tree, table, pages and queues agree.
   Status check_invariants() const;

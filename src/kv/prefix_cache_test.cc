@@ -493,6 +493,38 @@ TEST(PrefixCache, WhatThePoolTakesComesBackFromTheTierBelow) {
   rig.check();
 }
 
+// A page of 4 tokens that two requests have, one behind the other, and that a third pushes out.
+TEST(PrefixCache, HowLongPagesStayIsCountedByTheTimesThatItIsTold) {
+  Rig rig(2);
+  rig.cache.set_now(100);
+  rig.serve(numbers(4));
+  rig.cache.set_now(103);
+  Rig::Running again = rig.start(numbers(5));
+  EXPECT_EQ(again.computed, 4);
+  rig.cache.set_now(104);
+  rig.end(again);
+  EXPECT_EQ(rig.cache.page_times().lifetime.sum, 0) << "nothing has gone";
+  rig.cache.set_now(150);
+  rig.serve(numbers(8, 100));  // needs the whole pool
+  const PageTimeStats& times = rig.cache.page_times();
+  const auto count = [](const SecondsHistogram& of, double bound) {
+    const auto* const at = std::find(kPageTimeBounds.begin(), kPageTimeBounds.end(), bound);
+    return of.counts[static_cast<size_t>(at - kPageTimeBounds.begin())];
+  };
+  EXPECT_EQ(count(times.reuse_gap, 5), 1u);  // 3 s
+  EXPECT_DOUBLE_EQ(times.reuse_gap.sum, 3);
+  EXPECT_EQ(count(times.lifetime, 60), 1u);  // 50 s
+  EXPECT_DOUBLE_EQ(times.lifetime.sum, 50);
+  EXPECT_EQ(count(times.idle, 60), 1u);  // 46 s
+  EXPECT_DOUBLE_EQ(times.idle.sum, 46);
+  SecondsHistogram bounds;
+  for (const double seconds : {0.0, .001, .0011, 1800.0, 1801.0}) bounds.add(seconds);
+  EXPECT_EQ(bounds.counts.front(), 2u);
+  EXPECT_EQ(bounds.counts[1], 1u);
+  EXPECT_EQ(bounds.counts[20], 1u);
+  EXPECT_EQ(bounds.counts.back(), 1u);
+}
+
 // Two of four pages go down beside the step: nobody gets them until it was applied, what they held
 // is found below, and two that are pinned stay until they are asked for by name.
 TEST(PrefixCache, PagesThatGoAheadOfNeedComeFreeWithTheirStep) {

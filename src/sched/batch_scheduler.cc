@@ -14,10 +14,13 @@ std::unique_ptr<PrefixCache> create_prefix_cache(const SchedulerOptions& options
   if (!options.enable_prefix_caching || options.allocation != KvAllocation::kPaged) return nullptr;
   if (options.state_checkpoints == 0) return nullptr;
   const EvictionRule rule = find_eviction_rule(options.prefix_cache_eviction).value();
-  return std::make_unique<PrefixCache>(
+  auto cache = std::make_unique<PrefixCache>(
       pool, options.groups,
       PrefixCacheOptions{
           .rule = rule, .tiers = options.tiers, .checkpoints = options.state_checkpoints});
+  // What is restored before the first plan came now.
+  if (options.clock != nullptr) cache->set_now(options.clock->now_seconds());
+  return cache;
 }
 
 }  // namespace
@@ -94,7 +97,10 @@ StepPlan BatchScheduler::plan() {
   CHECK_MSG(in_flight_.size() < static_cast<size_t>(options_.steps_in_flight_max),
             "plan() with steps_in_flight_max plans not applied");
   if (waits_for_proposals()) return {};
-  if (cache_ != nullptr) cache_->begin_plan(Ticket(next_step_));
+  if (cache_ != nullptr) {
+    cache_->begin_plan(Ticket(next_step_));
+    cache_->set_now(pace_.now());
+  }
   background_.note_live_work();
   table_.release_slots();
   promotion_.promote_starving(next_step_);

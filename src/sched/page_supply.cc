@@ -78,14 +78,15 @@ void PageSupply::count(SchedulerStats& stats) const {
   stats.prefix_cache_hits = prefix_hits_;
   stats.resumed_tokens = resumed_tokens_;
   stats.prefix_cache_evictions = cache_->evictions();
+  stats.page_times = cache_->page_times();
   stats.pages_moved = cache_->tier_counts();
   stats.pages_moved.loaded_ahead = loaded_ahead_;
   stats.pages_in_host = cache_->pages_in_tier(kHostTier);
   stats.pages_on_disk = cache_->pages_in_tier(kDiskTier);
-  stats.state_checkpoints = cache_->checkpoints().count();
-  stats.states_saved = states_saved_;
-  stats.states_restored = states_restored_;
-  stats.states_evicted = cache_->checkpoints().evictions();
+  stats.states.checkpoints = cache_->checkpoints().count();
+  stats.states.saved = states_saved_;
+  stats.states.restored = states_restored_;
+  stats.states.evicted = cache_->checkpoints().evictions();
 }
 
 int32_t PageSupply::pages_needed(const Sequence& sequence, int32_t count) const {

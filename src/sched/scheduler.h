@@ -18,6 +18,7 @@
 #include "base/status.h"
 #include "kv/kv_demand.h"
 #include "kv/kv_group.h"
+#include "kv/page_times.h"
 #include "kv/prefix_cache.h"
 #include "kv/tier_pool.h"
 #include "sched/proposal_options.h"
@@ -142,6 +143,13 @@ struct ProposalStats {
   double draft_seconds = 0;  // that a draft model took of the steps
 };
 
+// Checkpoints of states, of models that keep such: how many there are, how often one was saved,
+// began a sequence, or was given up for another.
+struct StateCounts {
+  int32_t checkpoints = 0;
+  uint64_t saved = 0, restored = 0, evicted = 0;
+};
+
 struct SchedulerStats {
   int32_t running = 0;  // sequences with a slot
   int32_t waiting = 0;  // requests queued, without those in the background
@@ -164,13 +172,11 @@ struct SchedulerStats {
   uint64_t prefix_cache_queries = 0;  // tokens of admitted requests that were looked up
   uint64_t prefix_cache_hits = 0;     // of them, tokens that were found
   uint64_t prefix_cache_evictions = 0;
+  PageTimeStats page_times;     // of cached pages, by the clock
   uint64_t resumed_tokens = 0;  // of preempted sequences, found instead of computed again
   TierCounts pages_moved;
   int32_t pages_in_host = 0, pages_on_disk = 0;
-  // Checkpoints of states, of models that keep such: how many there are, how often one was saved,
-  // began a sequence, or was given up for another.
-  int32_t state_checkpoints = 0;
-  uint64_t states_saved = 0, states_restored = 0, states_evicted = 0;
+  StateCounts states;
   // Of steps with live work while background work waited: what was left under
   // background.step_seconds, and what of it the background took, by the measured cost of steps.
   double background_room_seconds = 0, background_used_seconds = 0;

@@ -145,7 +145,7 @@ TEST_F(StatesTest, NoAnswerTakesWhatIsPinned) {
   cache.pin(match);
   for (int i = 0; i < 2; ++i) add(random_tokens(6), 20);
   run();
-  EXPECT_GT(scheduler_->stats().states_saved, 3u);
+  EXPECT_GT(scheduler_->stats().states.saved, 3u);
   EXPECT_EQ(ask(joined(pinned, random_tokens(3))), 12);
 }
 
@@ -155,7 +155,7 @@ TEST_F(StatesTest, OneCheckpointFollowsAnAnswer) {
   const std::vector<TokenId> prompt = random_tokens(6);
   const std::vector<TokenId> chat = joined(prompt, answer_to(prompt, 30));
   ask(prompt, 30);
-  EXPECT_EQ(scheduler_->stats().states_evicted, 0u);
+  EXPECT_EQ(scheduler_->stats().states.evicted, 0u);
   EXPECT_EQ(ask(joined(chat, random_tokens(3))), 32);
 }
 

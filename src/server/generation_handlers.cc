@@ -38,7 +38,8 @@ Result<GenerationPlan> plan_openai_chat(const ReadyModel& model, const FieldCont
                    {.id_prefix = "chatcmpl-",
                     .make_format = make_chat_format,
                     .max_tokens_otherwise = otherwise,
-                    .prompt_name = "messages"});
+                    .prompt_name = "messages",
+                    .request_type = "chat_completions"});
 }
 
 // The name of the model chooses it.

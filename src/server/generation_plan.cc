@@ -339,6 +339,7 @@ Result<GenerationPlan> plan_chat(const ReadyModel& model, ChatRequest request,
                        .starts_in_reasoning = ends_in_reasoning(model, plan.prompts[0]),
                        .may_open_thought = may_open_thought(model, request, plan.prompts[0])},
                       plan.settings, request.thought_tokens));
+  if (request.reads_calls) plan.calls_read_for = wording.request_type;
   plan.make_parser = [output = model.output,
                       options = output_options(model, request, plan.prompts[0])] {
     return make_output_parser(output, options);

@@ -17,6 +17,7 @@ struct AnswerWording {
   std::function<std::unique_ptr<AnswerFormat>(AnswerHead head)> make_format;
   int32_t max_tokens_otherwise = 0;         // of a request that names none
   std::string_view prompt_name = "prompt";  // the field that errors about the prompt name
+  std::string_view request_type = "other";  // as ServerMetrics::on_calls_read()
 };
 
 // kInvalidArgument and kNotFound with the field's name, kExhausted over a template's budget. Any

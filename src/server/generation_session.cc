@@ -316,6 +316,10 @@ void GenerationSession::handle(Arrival arrival) {
   model_.metrics->on_generation_tokens(generated);
   if (choice.stream.finished() && !was_finished) {
     model_.metrics->on_choice_finished(choice.ready.finish);
+    if (!plan_.calls_read_for.empty()) {
+      model_.metrics->on_calls_read(plan_.calls_read_for, plan_.settings.stream,
+                                    choice.ready.called);
+    }
     if (!engine_finished) model_.served.engine->cancel_choice(choice.request, choice.number);
   }
   tell(prompt_index);

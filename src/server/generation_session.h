@@ -39,6 +39,7 @@ struct GenerationPlan {
   std::vector<HttpHeader> headers;         // of the answer, and of a refusal
   // Of each choice of a chat; none: text stays as it is.
   std::function<std::unique_ptr<OutputParser>()> make_parser;
+  std::string_view calls_read_for;    // AnswerWording::request_type; empty: none are read
   StopShield stop_shield;             // calls whose form is enforced: stop strings are of words
   std::vector<std::string> pins;      // of each prompt (cache_pins.h); empty: none is wanted
   std::optional<RequestTrace> trace;  // none: no span is sent

@@ -149,7 +149,8 @@ Result<GenerationPlan> plan_response(RouteCall& call, const ReadyModel& model,
                        return make_response_format(std::move(head), std::move(frame));
                      },
                  .max_tokens_otherwise = otherwise,
-                 .prompt_name = "input"});
+                 .prompt_name = "input",
+                 .request_type = "responses"});
   if (plan.ok()) plan->unattended = request.background;
   return plan;
 }

@@ -30,7 +30,6 @@ const Buckets kLatency = {.3, .5, .8, 1,  1.5, 2,   2.5, 5,   10,   15,  20,
 const Buckets kTokens = {1,    2,    5,     10,    20,    50,     100,    200,    500,    1000,
                          2000, 5000, 10000, 20000, 50000, 100000, 200000, 500000, 1000000};
 const Buckets kChoices = {1, 2, 5, 10, 20};
-const Buckets kStepTokens(kStepTokenBounds.begin(), kStepTokenBounds.end());
 
 // Sums that the scheduler keeps.
 struct SchedulerSum {
@@ -154,6 +153,34 @@ class SchedulerSeries {
   std::vector<prometheus::Counter*> sums_;  // in the order of kSchedulerSums
   prometheus::Family<prometheus::Counter>& accepted_at_;
   prometheus::Gauge& beside_max_;
+};
+
+// Answers out of which calls of tools are read, by choice.
+class CallReadSeries {
+ public:
+  CallReadSeries(prometheus::Registry& registry, prometheus::Labels labels)
+      : labels_(std::move(labels)),
+        family_(prometheus::BuildCounter()
+                    .Name("vllm:tool_call_parser_invocations_total")
+                    .Help("Choices that calls of tools were read out of, once each, and whether "
+                          "there was one.")
+                    .Register(registry)) {
+    for (const char* type : {"chat_completions", "responses", "other"}) {
+      for (const bool streamed : {true, false}) {
+        for (const bool called : {true, false}) of(type, streamed, called);
+      }
+    }
+  }
+
+  prometheus::Counter& of(std::string_view request_type, bool streamed, bool called) {
+    return family_.Add(with_more(labels_, {{"mode", streamed ? "streaming" : "non_streaming"},
+                                           {"outcome", called ? "tool_call" : "no_tool_call"},
+                                           {"request_type", std::string(request_type)}}));
+  }
+
+ private:
+  const prometheus::Labels labels_;
+  prometheus::Family<prometheus::Counter>& family_;
 };
 
 // Of keys and values.
@@ -291,8 +318,6 @@ struct ServerMetrics::Series {
       histogram("vllm:time_to_first_token_seconds", "Arrival to first token.", kFirstToken);
   prometheus::Histogram& queue_time =
       histogram("vllm:request_queue_time_seconds", "Arrival to first step.", kLatency);
-  prometheus::Histogram& step_tokens =
-      histogram("vllm:iteration_tokens_total", "Tokens of an engine step.", kStepTokens);
   prometheus::Histogram& inter_token =
       histogram("vllm:inter_token_latency_seconds", "Between results of a choice.", kPerToken);
   prometheus::Histogram& per_token =
@@ -324,26 +349,9 @@ struct ServerMetrics::Series {
 
   GatewayMetrics gateway{registry, labels};
 
-  // Of the engine's steps.
-  prometheus::Counter& steps = counter("headrace:steps_total", "Steps of the engine.");
-  prometheus::Counter& device_seconds =
-      counter("headrace:device_seconds_total",
-              "Kernels of steps, on the GPU's clock; of stages their mean.");
-  prometheus::Counter& device_gap_seconds =
-      counter("headrace:device_gap_seconds_total",
-              "GPU, or stages on average, idle between steps while there was work.");
-  prometheus::Family<prometheus::Gauge>& step_cost =
-      prometheus::BuildGauge()
-          .Name("headrace:step_cost_seconds")
-          .Help("What steps cost, fitted as they run (sched/step_cost.h), by term.")
-          .Register(registry);
-  prometheus::Family<prometheus::Counter>& host_seconds =
-      prometheus::BuildCounter()
-          .Name("headrace:host_seconds_total")
-          .Help("The engine thread's work, by phase of a step.")
-          .Register(registry);
-
+  EngineMetrics engine{registry, labels};
   SchedulerSeries scheduler{registry, labels};
+  CallReadSeries calls_read{registry, labels};
 
   std::mutex expose_mutex;
   EngineStats seen;  // at the last exposition
@@ -474,6 +482,10 @@ void ServerMetrics::on_choice_finished(FinishReason reason) {
   if (reason == FinishReason::kFault) series_->corrupted.Increment();
 }
 
+void ServerMetrics::on_calls_read(std::string_view request_type, bool streamed, bool called) {
+  series_->calls_read.of(request_type, streamed, called).Increment();
+}
+
 void ServerMetrics::on_refused(int http_status) { series_->refusal(http_status).Increment(); }
 
 void ServerMetrics::on_request_finished(const RequestTimes& times) {
@@ -495,19 +507,6 @@ void ServerMetrics::on_request_finished(const RequestTimes& times) {
   }
 }
 
-void ServerMetrics::add_timing(const EngineStats& stats) {
-  const EngineStats& seen = series_->seen;
-  series_->device_seconds.Increment(stats.device_seconds_total - seen.device_seconds_total);
-  series_->device_gap_seconds.Increment(stats.device_gap_seconds_total -
-                                        seen.device_gap_seconds_total);
-  const HostSeconds host = stats.host - seen.host;
-  for (size_t i = 0; i < kHostPhaseCount; ++i) {
-    prometheus::Labels labels = series_->labels;
-    labels.emplace("phase", kHostPhaseNames[i]);
-    series_->host_seconds.Add(labels).Increment(host[static_cast<HostPhase>(i)]);
-  }
-}
-
 void ServerMetrics::set_engine(const EngineStats& stats, bool awake) {
   Series& series = *series_;
   const SchedulerStats& scheduler = stats.scheduler;
@@ -515,20 +514,8 @@ void ServerMetrics::set_engine(const EngineStats& stats, bool awake) {
   series.running.Set(scheduler.running);
   series.waiting.Set(scheduler.waiting);
   series.cache.set(scheduler, stats.kv_slots, block_tokens_);
-  std::vector<double> steps;
-  for (size_t i = 0; i < stats.steps_by_tokens.size(); ++i) {
-    steps.push_back(static_cast<double>(stats.steps_by_tokens[i] - series.seen.steps_by_tokens[i]));
-  }
-  series.step_tokens.ObserveMultiple(
-      steps, static_cast<double>(stats.step_tokens_total - series.seen.step_tokens_total));
-  series.steps.Increment(static_cast<double>(stats.steps - series.seen.steps));
-  add_timing(stats);
+  series.engine.add(stats, series.seen);
   series.scheduler.add(scheduler, seen);
-  for (const StepCostTerm& field : kStepCostTerms) {
-    prometheus::Labels labels = series.labels;
-    labels.emplace("term", field.name);
-    series.step_cost.Add(labels).Set(scheduler.step_cost.*field.coefficient);
-  }
   series.gateway.set(scheduler, awake);
   sglang_->set(scheduler);
   llama_->set(stats);  // since what was seen

@@ -6,11 +6,13 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "engine/engine.h"
 #include "sched/request.h"
 #include "server/edge_metrics.h"
+#include "server/engine_metrics.h"
 #include "server/gateway_metrics.h"
 
 namespace headrace {
@@ -43,6 +45,9 @@ class ServerMetrics {
   void on_first_token(double seconds);
   void on_inter_token(double seconds);
   void on_choice_finished(FinishReason reason);
+  // A choice has ended out of which calls of tools were read. `request_type`: vLLM's word for its
+  // protocol, chat_completions, responses or other. `called`: there was one.
+  void on_calls_read(std::string_view request_type, bool streamed, bool called);
   void on_refused(int http_status);  // a request that no step has computed anything of
   void on_request_finished(const RequestTimes& times);
 
@@ -66,7 +71,6 @@ class ServerMetrics {
   struct LlamaSeries;
   struct SglangSeries;
   void set_engine(const EngineStats& stats, bool awake);
-  void add_timing(const EngineStats& stats);  // since the last exposition
   std::atomic<int32_t> block_tokens_{0};
   std::unique_ptr<Series> series_;
   std::unique_ptr<LlamaSeries> llama_;

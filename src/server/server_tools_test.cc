@@ -315,6 +315,35 @@ TEST(ServerTools, ThoughtsOfEarlierTurnsAreRead) {
   }
 }
 
+TEST(ServerTools, ChoicesThatCallsAreReadOutOfAreCounted) {
+  ToolFixture f(kCall);
+  const auto count = [&](std::string_view type, std::string_view mode, std::string_view outcome) {
+    const std::string line = fmt::format(
+        R"(vllm:tool_call_parser_invocations_total{{engine="0",mode="{}",model_name="tiny",outcome="{}",request_type="{}"}} )",
+        mode, outcome, type);
+    const std::string text = f.get("/metrics").body;
+    const size_t at = text.find(line);
+    return at == text.npos ? -1 : std::stoi(text.substr(at + line.size()));
+  };
+  EXPECT_EQ(count("responses", "streaming", "no_tool_call"), 0) << "there from the start";
+  f.chat(kTools);
+  f.chat(std::string(kTools) + R"("stream":true,)");
+  f.chat(std::string(kTools) + R"("n":2,)");
+  f.chat("");  // nothing is read out of it
+  EXPECT_EQ(count("chat_completions", "non_streaming", "tool_call"), 3);
+  EXPECT_EQ(count("chat_completions", "streaming", "tool_call"), 1);
+  EXPECT_EQ(count("chat_completions", "non_streaming", "no_tool_call"), 0);
+  f.post("/v1/messages",
+         R"({"max_tokens":1000,"messages":[{"role":"user","content":"hi"}],"tools":[{"name":"other",
+             "input_schema":{"type":"object"}}]})");
+  EXPECT_EQ(count("other", "non_streaming", "tool_call"), 1);
+  ToolFixture words("Four.");
+  words.chat(kTools);
+  EXPECT_NE(words.get("/metrics")
+                .body.find(R"(outcome="no_tool_call",request_type="chat_completions"} 1)"),
+            std::string::npos);
+}
+
 TEST(ServerTools, AModelWhoseCallsAreNotReadRefuses) {
   ServerFixture f;
   const auto chat = [&](std::string_view fields) {

@@ -526,9 +526,9 @@ void SchedulerSimulation::check_end() {
   tally_.cached_tokens = static_cast<int64_t>(stats.prefix_cache_hits);
   tally_.evictions = static_cast<int64_t>(stats.prefix_cache_evictions);
   tally_.pages_stored = static_cast<int64_t>(stats.pages_moved.stored);
-  tally_.states_saved = static_cast<int64_t>(stats.states_saved);
-  tally_.states_restored = static_cast<int64_t>(stats.states_restored);
-  tally_.states_evicted = static_cast<int64_t>(stats.states_evicted);
+  tally_.states_saved = static_cast<int64_t>(stats.states.saved);
+  tally_.states_restored = static_cast<int64_t>(stats.states.restored);
+  tally_.states_evicted = static_cast<int64_t>(stats.states.evicted);
   tally_.pages_loaded = static_cast<int64_t>(stats.pages_moved.loaded);
   tally_.resumed_tokens = static_cast<int64_t>(stats.resumed_tokens);
   if (!open_.empty()) fail("a request got no end");

@@ -80,6 +80,53 @@ std::vector<TokenId> end_ids(const LoadedModel& loaded) {
   return ids;
 }
 
+// Elements of matrices of experts, of all layers.
+double expert_elements(const ModelConfig& config) {
+  double layers = 0;
+  for (int32_t layer = 0; layer < config.layers; ++layer) {
+    if (config.experts.in_layer(layer)) ++layers;
+  }
+  return layers * config.experts.count * 3.0 * config.hidden * config.experts.width;
+}
+
+// Devices share the matrices, and where they are stages the layers' keys, too. A rank's model has
+// its own heads, and its own bytes.
+ModelWork estimated_work(const LoadedModel& loaded, const KvPlan& kv, KeyLayout keys,
+                         double stages) {
+  const ModelConfig& config = loaded.weights.config;
+  const auto devices = static_cast<double>(std::max<size_t>(loaded.ranks.size(), 1));
+  const auto all = static_cast<double>(loaded.weights.parameter_count);
+  const double table = static_cast<double>(config.vocab) * config.hidden;
+  const double experts = std::min(expert_elements(config), all);
+  const double share = config.experts.count > 0
+                           ? static_cast<double>(config.experts.used) / config.experts.count
+                           : 0;
+  // The table of the embedding is read by rows alone.
+  const double rest = std::max(0.0, all - experts - (config.tied_embeddings ? 1 : 2) * table);
+  const double bytes = static_cast<double>(loaded.model.weight_bytes()) / std::max(all, 1.0);
+  ModelWork work{.operations_per_row = 2 * rest / devices,
+                 .operations_per_logits = 2 * table / devices,
+                 .weight_bytes = bytes * rest,
+                 .output_bytes = bytes * table,
+                 .experts = {.operations_per_row = 2 * experts * share / devices,
+                             .bytes = bytes * experts,
+                             .used_share = share}};
+  const ModelSpec& spec = loaded.model.spec();
+  for (const LayerKv& layer : spec.kv) {
+    if (layer.kv_heads == 0) continue;
+    const KvLayerView view = kv_view(layer, kv.formats, keys, kv.block_tokens);
+    const auto page = static_cast<double>(layer_part_bytes(view));
+    auto like = std::find_if(work.attention.begin(), work.attention.end(),
+                             [&](const auto& known) { return known.window == layer.window; });
+    if (like == work.attention.end()) {
+      like = work.attention.insert(like, ModelWork::Attention{.window = layer.window});
+    }
+    like->operations_per_key += 2.0 * spec.query_heads * (layer.k_dim + layer.v_dim) / stages;
+    like->key_bytes += page / kv.block_tokens / stages;
+  }
+  return work;
+}
+
 // Of the model, before there is a pool.
 void fill_in_model(const LoadedModel& loaded, const KvPlan& kv, Device& device,
                    StackOptions& options) {
@@ -88,6 +135,8 @@ void fill_in_model(const LoadedModel& loaded, const KvPlan& kv, Device& device,
   options.engine.arithmetic = arithmetic_of(loaded, kv, device.kind(), options.load);
   options.engine.kv_fingerprint =
       kv_fingerprint(loaded, kv, device.kind(), options.engine.arithmetic, options.device);
+  options.engine.model_work =
+      estimated_work(loaded, kv, key_layout(device.kind()), options.device.pipeline_parallel_size);
   scheduler.groups = kv.groups;
   scheduler.end_ids = end_ids(loaded);
   scheduler.max_model_len = loaded.weights.config.served_length;

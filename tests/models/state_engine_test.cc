@@ -131,7 +131,7 @@ TEST(StateEngine, FewCheckpointsMeanFewFindsAndTheSameAnswers) {
       for (const auto& prompt : {a, a, b}) found += engine.ask(greedy(prompt, 2)).found;
     }
     EXPECT_EQ(found, checkpoints == 0 ? 0 : 3 * 48);
-    EXPECT_EQ(engine.stats().state_checkpoints, checkpoints);
+    EXPECT_EQ(engine.stats().states.checkpoints, checkpoints);
   }
 }
 

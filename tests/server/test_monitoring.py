@@ -75,7 +75,8 @@ def test_the_names_that_dashboards_know(exposed):
     counters = [
         "prefix_cache_queries", "prefix_cache_hits", "num_preemptions", "prompt_tokens", "prompt_tokens_cached",
         "generation_tokens", "request_success", "corrupted_requests", "spec_decode_num_draft_tokens",
-        "spec_decode_num_accepted_tokens",
+        "spec_decode_num_accepted_tokens", "estimated_flops_per_gpu", "estimated_read_bytes_per_gpu", "estimated_write_bytes_per_gpu",
+        "tool_call_parser_invocations",
     ]
     histograms = [
         "time_to_first_token_seconds", "inter_token_latency_seconds", "time_per_output_token_seconds",
@@ -83,6 +84,7 @@ def test_the_names_that_dashboards_know(exposed):
         "request_inference_time_seconds", "request_prefill_time_seconds", "request_decode_time_seconds",
         "request_prompt_tokens", "request_generation_tokens", "request_max_num_generation_tokens", "request_params_n",
         "request_params_max_tokens", "request_prefill_kv_computed_tokens", "iteration_tokens_total",
+        "kv_block_lifetime_seconds", "kv_block_idle_before_evict_seconds", "kv_block_reuse_gap_seconds",
     ]
     for name in gauges:
         assert value(exposed, f"vllm:{name}") >= 0
@@ -118,3 +120,15 @@ def test_numbers_fit_one_another(exposed):
     assert inference == pytest.approx(prefill + decode)
     longest = value(exposed, "vllm:request_max_num_generation_tokens_sum")
     assert 0 < longest <= value(exposed, "vllm:request_generation_tokens_sum")
+
+
+def test_the_work_of_steps_is_that_of_the_models_sizes(exposed):
+    steps, rows = value(exposed, "headrace:steps_total"), value(exposed, "vllm:iteration_tokens_total_sum")
+    operations = value(exposed, "vllm:estimated_flops_per_gpu_total")
+    # SmolLM2: 106 M parameters in matrices that all rows take, 28 M in the output's, which sampled rows do. Attention adds little.
+    assert 2 * 106e6 * rows < operations < 2 * 140e6 * rows
+    # A step reads the matrices once: of 4 and 5 bits and 8.
+    read = value(exposed, "vllm:estimated_read_bytes_per_gpu_total")
+    assert 0.5 * 106e6 * steps < read < 1.3 * 135e6 * steps + 1e9
+    # 30 layers, 3 heads, 64 components, keys and values, two bytes.
+    assert value(exposed, "vllm:estimated_write_bytes_per_gpu_total") == rows * 30 * 3 * 64 * 2 * 2
