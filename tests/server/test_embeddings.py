@@ -118,3 +118,22 @@ def test_what_an_encoder_does_not_do(tiny):
 def test_a_decoder_has_no_embeddings(client):
     with pytest.raises(openai.BadRequestError, match="--embedding"):
         client.embeddings.create(model=NAME, input="text")
+
+
+def test_a_gguf_encoder_is_the_folder_it_was_made_of():
+    if not os.path.exists(BINARY):
+        pytest.skip(f"{BINARY} is missing: build first")
+    cases = json.loads((TINY / "vectors.json").read_text())
+    running = RunningServer("--dtype", "float32", model=TINY.with_suffix(".gguf"))
+    try:
+        client = running.wait_ready().client()
+        for case in cases:
+            vector = client.embeddings.create(model=NAME, input=case["ids"], encoding_format="float").data[0].embedding
+            norm = math.hypot(*case["first"])
+            assert vector == pytest.approx([value / norm for value in case["first"]], abs=2e-6)
+        answer = client.embeddings.create(model=NAME, input="The cats sat")
+        assert answer.usage.prompt_tokens == 6 and len(answer.data[0].embedding) == 16
+        ids = httpx.post(running.url + "/tokenize", json={"prompt": "The cats sat"}).json()["tokens"]
+        assert ids == [2, 9, 5, 11, 7, 3]
+    finally:
+        running.kill()
