@@ -39,6 +39,8 @@ void BatchBeside::run(ServerState& state) {
 }
 
 void BatchBeside::run_requests(ServerState& state) {
+  const Status able = check_batch_urls(*state.model(), requests_);
+  if (!able.ok()) return log_error("{}: {}", input_, able.message());
   const auto progress = run_batch(state, requests_, journal_, options_, stop_, [](const auto&) {});
   if (!progress.ok()) return log_error("{}: {}", input_, progress.status().message());
   log_info("{}: {} requests: {} answered before, {} now, {} of them refused", input_,

@@ -5,16 +5,16 @@
 #include <algorithm>
 #include <atomic>
 #include <cstdio>
-#include <ctime>
 #include <memory>
 #include <string>
 
 #include <fmt/format.h>
 
+#include "apps/served_models.h"
 #include "apps/signal_watch.h"
 #include "cli/engine_flags.h"
-#include "cli/load_progress.h"
 #include "cli/model_flags.h"
+#include "cli/pooling_flags.h"
 #include "server/batch_job.h"
 #include "terminal/progress.h"
 
@@ -23,10 +23,11 @@ namespace {
 
 constexpr const char* kBatchFooter = R"(Examples:
   headrace batch requests.jsonl -o answers.jsonl -m model.gguf
+  headrace batch texts.jsonl -o vectors.jsonl -m sentence-transformers/all-MiniLM-L6-v2
 
 A request is a line {"custom_id": "1", "method": "POST", "url": "/v1/chat/completions", "body": ...}
-as for OpenAI's batch API. Answers are appended as they are done; the same command again goes on
-where a stopped or killed one was.)";
+as for OpenAI's batch API; of a model of vectors the url is /v1/embeddings. Answers are appended as
+they are done; the same command again goes on where a stopped or killed one was.)";
 
 struct BatchFlags {
   ModelFlags model;
@@ -59,18 +60,20 @@ Result<int> run(BatchFlags& flags) {
   options.batch.job.requests = static_cast<int64_t>(requests.size() - journal.done_count());
   SchedulerOptions& scheduler = options.engine.scheduler;
   scheduler.max_queued_requests = std::max(scheduler.max_queued_requests, kJobSequencesMax);
-  HR_ASSIGN_OR_RETURN(const auto stack, load_with_progress(options));
+  const ServedModelOptions served_as{.stack = options};
+  HR_ASSIGN_OR_RETURN(const LoadedStack stack,
+                      load_served_stack(served_as, LoadReport::kProgressLine));
   HR_ASSIGN_OR_RETURN(ApiKeys no_keys, ApiKeys::create({}));
   ServerState state(limits, std::move(no_keys), {});
-  const StackInfo& info = stack->info();
-  fmt::print(stderr, "{}: {}\n", info.model_name, info.batch_shape);
-  HR_RETURN_IF_ERROR(state.set_model({.engine = &stack->engine(),
-                                      .tokenizer = stack->tokenizer(),
-                                      .chat_template = stack->chat_template(),
-                                      .names = {info.model_name, info.model_path},
-                                      .max_model_len = info.max_model_len,
-                                      .sampling = stack->sampling(),
-                                      .created_unix_s = std::time(nullptr)}));
+  state.text_pool.start(1);  // which writes vectors
+  const StackInfo& info = stack.info();
+  ServedModel served = served_model_of(stack, served_as);
+  served.names = {info.model_name, info.model_path};
+  HR_RETURN_IF_ERROR(state.set_model(std::move(served)));
+  const Status able = check_batch_urls(*state.model(), requests);
+  if (!able.ok()) return able.with_context(flags.input);
+  fmt::print(stderr, "{}: {}\n", info.model_name,
+             stack.embedder ? stack.embedder->facts().gives : info.batch_shape);
   std::atomic<bool> stop{false};
   signals.set_handler([&](int) {
     if (stop.exchange(true)) _exit(kInterruptedExitCode);
@@ -96,6 +99,7 @@ SubcommandRun define_batch(CLI::App& app) {
       ->required()
       ->type_name("FILE")
       ->group("Batch");
+  add_pooling_flags(app, flags->model.stack.pooling);
   add_model_flags(app, flags->model);
   add_generation_config_flags(app, flags->model);
   add_engine_flags(app, flags->model);

@@ -53,21 +53,25 @@ Result<std::string> text_member(const Json& object, std::string_view key) {
   return member->as_string();
 }
 
-Status check_url(const std::string& url, const BatchRules& rules) {
+// One of kBatchUrls.
+Result<std::string_view> url_of(const Json& line, const BatchRules& rules) {
+  HR_ASSIGN_OR_RETURN(const std::string url, text_member(line, "url"));
   if (!rules.url.empty() && url != rules.url) {
     return invalid_argument(fmt::format("url must be {}, as the batch's endpoint", rules.url));
   }
-  if (std::find(kBatchUrls.begin(), kBatchUrls.end(), url) == kBatchUrls.end()) {
+  const auto* const found = std::find(kBatchUrls.begin(), kBatchUrls.end(), url);
+  if (found == kBatchUrls.end()) {
     return invalid_argument(fmt::format("url must be one of {}", fmt::join(kBatchUrls, ", ")));
   }
-  return ok_status();
+  return *found;
 }
 
-Status check_line(const Json& line, const BatchRules& rules) {
+Status check_method(const Json& line) {
   HR_ASSIGN_OR_RETURN(const std::string method, text_member(line, "method"));
-  if (method != "POST") return invalid_argument("method must be POST");
-  HR_ASSIGN_OR_RETURN(const std::string url, text_member(line, "url"));
-  HR_RETURN_IF_ERROR(check_url(url, rules));
+  return method == "POST" ? ok_status() : invalid_argument("method must be POST");
+}
+
+Status check_body(const Json& line) {
   const Json* body = line.find("body");
   if (body == nullptr || !body->is_object()) return invalid_argument("body must be an object");
   const Json* stream = body->find("stream");
@@ -122,11 +126,13 @@ Status BatchRequests::add(std::string_view line, const BatchRules& rules) {
   if (id.empty() || id.size() > kCustomIdBytesMax) {
     return invalid_argument(fmt::format("custom_id must have 1 to {} bytes", kCustomIdBytesMax));
   }
-  HR_RETURN_IF_ERROR(check_line(json, rules));
+  HR_RETURN_IF_ERROR(check_method(json));
+  HR_ASSIGN_OR_RETURN(const std::string_view url, url_of(json, rules));
+  HR_RETURN_IF_ERROR(check_body(json));
   if (!places_.emplace(id, requests_.size()).second) {
     return invalid_argument("custom_id is the same as an earlier line's");
   }
-  requests_.push_back({std::move(id), line, declared_tokens(*json.find("body"))});
+  requests_.push_back({std::move(id), line, url, declared_tokens(*json.find("body"))});
   return ok_status();
 }
 

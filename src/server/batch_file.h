@@ -24,6 +24,7 @@ namespace headrace {
 struct BatchRequest {
   std::string custom_id;
   std::string_view line;    // {"custom_id": ..., "method": "POST", "url": ..., "body": {...}}
+  std::string_view url;     // one of kBatchUrls
   int64_t declared_tokens;  // the body's max_tokens or what it is called; without one more than any
 };
 

@@ -6,6 +6,7 @@
 #include <fmt/ranges.h>
 
 #include "server/batch_file.h"
+#include "server/batch_job.h"
 #include "server/batch_service.h"
 #include "server/error_response.h"
 #include "server/handlers.h"
@@ -48,11 +49,10 @@ Result<BatchRecord> read_batch(const Json& body) {
 // What the served model does not do is refused before a file of it is run.
 Status check_endpoint(const ServerState& state, std::string_view endpoint) {
   const ReadyModel* const model = state.model();
-  if (model == nullptr || model->generates() != (endpoint == kEmbeddingsUrl)) return ok_status();
-  return invalid_argument(
-      fmt::format("endpoint {}: the served model makes {}", endpoint,
-                  model->generates() ? "texts, no vectors" : "vectors or scores, no texts"),
-      "endpoint");
+  if (model == nullptr) return ok_status();
+  const Status able = check_batch_url(*model, endpoint);
+  return able.ok() ? able
+                   : invalid_argument(fmt::format("endpoint {}", able.message()), "endpoint");
 }
 
 HttpResponse answer_of(const Result<BatchRecord>& record) {

@@ -12,6 +12,8 @@
 #include <set>
 #include <utility>
 
+#include <fmt/format.h>
+
 #include "base/log.h"
 #include "server/error_response.h"
 #include "server/exchange.h"
@@ -65,10 +67,14 @@ class BatchExchange final : public Exchange, public std::enable_shared_from_this
     if (const auto observer = std::exchange(observer_, nullptr)) observer->on_peer_gone();
   }
 
+  // Any thread: vectors are written by those for text. The observer may be in the middle of its own
+  // call.
   void respond(HttpResponse response) override {
-    response_ = std::move(response);
-    // The observer is in the middle of its own call.
-    tasks_->post([observer = std::exchange(observer_, nullptr)] {});
+    tasks_->post([self = shared_from_this(),
+                  first = std::make_shared<HttpResponse>(std::move(response))] {
+      self->observer_ = nullptr;
+      if (!self->response_) self->response_ = std::move(*first);
+    });
   }
   void begin_stream(HttpResponse) override { CHECK_MSG(false, "a batch request asked to stream"); }
   void write(std::string_view) override { CHECK_MSG(false, "a batch request streams"); }
@@ -180,7 +186,7 @@ class BatchRun {
     Json body = *line.find("body");
     HttpRequest request_to_route;
     request_to_route.method = "POST";
-    request_to_route.path = line.find("url")->as_string();
+    request_to_route.path = request.url;
     const auto set_unless_said = [&](std::string_view name, const Json& value) {
       if (body.find(name) == nullptr) body.set(std::string(name), value);
     };
@@ -254,6 +260,23 @@ size_t batch_in_flight(const ReadyModel& model) {
   constexpr size_t kOfVectors = 64;
   if (!model.generates()) return kOfVectors;
   return 2 * static_cast<size_t>(model.served.engine->options().scheduler.max_num_seqs);
+}
+
+Status check_batch_url(const ReadyModel& model, std::string_view url) {
+  if (model.generates() != (url == kEmbeddingsUrl)) return ok_status();
+  return invalid_argument(fmt::format("{}: the model makes {}", url,
+                                      model.generates()
+                                          ? "texts, no vectors (with --embedding it does)"
+                                          : "vectors or scores, no texts"));
+}
+
+Status check_batch_urls(const ReadyModel& model, const BatchRequests& requests) {
+  for (size_t i = 0; i < requests.size(); ++i) {
+    const Status status = check_batch_url(model, requests[i].url);
+    if (!status.ok())
+      return status.with_context(fmt::format("custom_id {}", requests[i].custom_id));
+  }
+  return ok_status();
 }
 
 Result<BatchProgress> run_batch(ServerState& state, const BatchRequests& requests,

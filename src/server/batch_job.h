@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <functional>
 #include <string>
+#include <string_view>
 
 #include "server/batch_file.h"
 #include "server/router.h"
@@ -21,6 +22,11 @@ struct BatchOptions {
 // So many of a model's requests at a time that a place which comes free is taken at once: twice
 // those that run.
 size_t batch_in_flight(const ReadyModel& model);
+
+// kInvalidArgument: a route that the model does not serve, with what it is for.
+Status check_batch_url(const ReadyModel& model, std::string_view url);
+// The same of all requests, by the first's custom_id.
+Status check_batch_urls(const ReadyModel& model, const BatchRequests& requests);
 
 struct BatchProgress {
   size_t requests = 0;

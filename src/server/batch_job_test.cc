@@ -293,5 +293,21 @@ TEST_F(BatchJobTest, OneWriterAtATime) {
   EXPECT_EQ(run().status().code(), StatusCode::kUnavailable);
 }
 
+// What the model cannot answer is no answer of the job: with another model it may run.
+TEST_F(BatchJobTest, TheFirstRequestThatTheModelDoesNotServeIsNamed) {
+  TestModel model({}, "hello");
+  ServerState state({}, *ApiKeys::create({}), {});
+  ASSERT_TRUE(state.set_model(model.served()).ok());
+  write(input(), line("a") + line("b", R"({"input":"x"})", "/v1/embeddings"));
+  const auto requests = BatchRequests::open(input(), {});
+  ASSERT_TRUE(requests.ok());
+  EXPECT_EQ((*requests)[0].url, "/v1/completions");
+  EXPECT_EQ((*requests)[1].url, "/v1/embeddings");
+  EXPECT_EQ(check_batch_urls(*state.model(), *requests).message(),
+            "custom_id b: /v1/embeddings: the model makes texts, no vectors (with --embedding it "
+            "does)");
+  EXPECT_TRUE(check_batch_url(*state.model(), "/v1/responses").ok());
+}
+
 }  // namespace
 }  // namespace headrace::batch_job_test

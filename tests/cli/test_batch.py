@@ -1,11 +1,15 @@
 """headrace batch: a file of requests, killed and started again."""
 
 import json
+import math
+import pathlib
 import random
 import signal
 import time
 
 import pytest
+
+TINY_ENCODER = pathlib.Path(__file__).resolve().parents[1] / "data/encoders/bert"
 
 
 def request(number):
@@ -72,3 +76,40 @@ def test_what_a_batch_refuses(program, model, tmp_path):
     assert "in.jsonl: line 2" in message
     assert "in2.jsonl" in program.error("batch", tmp_path / "in2.jsonl", "-o", tmp_path / "out",
                                         "-m", model)
+
+
+def embedding_request(name, ids):
+    return json.dumps({"custom_id": name, "method": "POST", "url": "/v1/embeddings", "body": {"input": ids, "encoding_format": "float"}}) + "\n"
+
+
+def test_vectors_of_a_file_are_those_of_the_model(program, tmp_path):
+    cases = json.loads((TINY_ENCODER / "vectors.json").read_text())
+    requests, output = tmp_path / "in.jsonl", tmp_path / "out.jsonl"
+    requests.write_text("".join(embedding_request(f"e{i}", case["ids"]) for i, case in enumerate(cases[:-1])))
+    program.run("batch", requests, "-o", output, "-m", TINY_ENCODER, "--dtype", "float32", check=0)
+    # The last line came later: what is there is kept, byte for byte.
+    before = output.read_bytes()
+    requests.write_text(requests.read_text() + embedding_request(f"e{len(cases) - 1}", cases[-1]["ids"]))
+    done = program.run("batch", requests, "-o", output, "-m", TINY_ENCODER, "--dtype", "float32", check=0)
+    assert f"{len(cases)} requests: {len(cases) - 1} answered before, 1 now, 0 of them refused" in done.stderr.decode()
+    assert output.read_bytes().startswith(before)
+    found = answers(output)
+    assert len(found) == len(cases) > 2
+    for i, case in enumerate(cases):
+        body = found[f"e{i}"]["response"]["body"]
+        norm = math.hypot(*case["first"])
+        assert body["data"][0]["embedding"] == pytest.approx([value / norm for value in case["first"]], abs=2e-6)
+        assert body["usage"]["prompt_tokens"] == len(case["ids"])
+
+
+def test_a_route_that_the_model_does_not_serve_ends_the_job_before_it_begins(program, model, tmp_path):
+    requests, output = tmp_path / "in.jsonl", tmp_path / "out.jsonl"
+    requests.write_text(embedding_request("e0", [5]) + request(1) + "\n")
+    message = program.error("batch", requests, "-o", output, "-m", TINY_ENCODER)
+    assert "in.jsonl: custom_id request-1: /v1/chat/completions: the model makes vectors or scores, no texts" in message
+    message = program.error("batch", requests, "-o", output, "-m", model)
+    assert "custom_id e0: /v1/embeddings: the model makes texts, no vectors (with --embedding it does)" in message
+    assert output.read_bytes() == b""
+    requests.write_text(embedding_request("e0", [5]))
+    program.run("batch", requests, "-o", output, "-m", model, "--embedding", check=0)
+    assert len(answers(output)["e0"]["response"]["body"]["data"][0]["embedding"]) == 576
