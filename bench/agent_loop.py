@@ -1,12 +1,14 @@
 #!/usr/bin/env python3
 """How often an agent framework ends its tasks with a small model: 20 tasks, each with tools, looped over by pydantic-ai.
 
-    bench/agent_loop.py -m MODEL [--answer text|call] [--task N --times T] [--protocol chat|responses] [--headrace PROGRAM] [-- FLAGS OF SERVE]
+    bench/agent_loop.py -m MODEL [--answer text|call] [--task N --times T] [--protocol chat|responses] [--instructions TEXT] [--parallel]
+                        [--headrace PROGRAM] [-- FLAGS OF SERVE]
 
 A task is done where the answer names what only the tools know and the tools were called that it takes. Prints a line a task and the
 sum, and appends it to bench/results/agents.jsonl. `--answer call`: the answer is a call, too (pydantic-ai's output_type), one call at a
 time, so that every turn of the model is a call of the form that its tools have. `--task N`: one of the 20 alone, T times as the server
-samples by default, with seeds 0 to T - 1. Otherwise temperature 0. Needs pydantic-ai (tests/requirements.txt:
+samples by default, with seeds 0 to T - 1. Otherwise temperature 0. `--instructions`: other words of the system turn. `--parallel`: with
+`--answer call` a turn may have several calls. Needs pydantic-ai (tests/requirements.txt:
 build/venv/bin/python runs it).
 """
 import argparse
@@ -140,6 +142,8 @@ def main():
     parser.add_argument("--task", type=int, help="which of the tasks, from 1; all otherwise")
     parser.add_argument("--times", type=int, default=20)
     parser.add_argument("--protocol", choices=("chat", "responses"), default="chat")
+    parser.add_argument("--instructions", default=INSTRUCTIONS)
+    parser.add_argument("--parallel", action="store_true", help="with --answer call: several calls a turn")
     parser.add_argument("--headrace", default=str(ROOT / "build/headrace"))
     parser.add_argument("flags", nargs="*", help="flags of serve")
     options = parser.parse_args()
@@ -153,8 +157,8 @@ def main():
         model = kind("agent", provider=provider, profile=OpenAIModelProfile(openai_supports_strict_tool_definition=False))
         done = 0
         for task, tools, calls, words, sampling in work:
-            settings = {"max_tokens": 400, **sampling, **({"parallel_tool_calls": False} if options.answer == "call" else {})}
-            agent = Agent(model, deps_type=Calls, tools=tools, model_settings=settings, retries=2, instructions=INSTRUCTIONS,
+            settings = {"max_tokens": 400, **sampling, **({"parallel_tool_calls": options.parallel} if options.answer == "call" else {})}
+            agent = Agent(model, deps_type=Calls, tools=tools, model_settings=settings, retries=2, instructions=options.instructions,
                           output_type=Answer if options.answer == "call" else str)
             own, start = Calls(), time.monotonic()
             try:
@@ -170,6 +174,10 @@ def main():
     row = {"bench": "agent_loop", "commit": commit, "date": datetime.date.today().isoformat(), "model": pathlib.Path(options.model).stem,
            "flags": " ".join(options.flags) or "default", "answer": options.answer, "protocol": options.protocol, "tasks": "all" if not options.task else TASKS[options.task - 1][0],
            "n": len(work), "done": done}
+    if options.instructions != INSTRUCTIONS:
+        row["instructions"] = options.instructions
+    if options.parallel:
+        row["parallel"] = True
     with open(ROOT / "bench/results/agents.jsonl", "a") as file:
         file.write(json.dumps(row) + "\n")
 

@@ -70,11 +70,11 @@ class BatchExchange final : public Exchange, public std::enable_shared_from_this
   // Any thread: vectors are written by those for text. The observer may be in the middle of its own
   // call.
   void respond(HttpResponse response) override {
-    tasks_->post([self = shared_from_this(),
-                  first = std::make_shared<HttpResponse>(std::move(response))] {
-      self->observer_ = nullptr;
-      if (!self->response_) self->response_ = std::move(*first);
-    });
+    tasks_->post(
+        [self = shared_from_this(), first = std::make_shared<HttpResponse>(std::move(response))] {
+          self->observer_ = nullptr;
+          if (!self->response_) self->response_ = std::move(*first);
+        });
   }
   void begin_stream(HttpResponse) override { CHECK_MSG(false, "a batch request asked to stream"); }
   void write(std::string_view) override { CHECK_MSG(false, "a batch request streams"); }
