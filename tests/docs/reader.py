@@ -124,7 +124,7 @@ class Reader:
         if re.search(r"headrace (pull|search|recommend)|--pull", text):
             self.start_hub()
         for line in text.split("\n"):
-            if found := re.search(r"headrace (?:serve|run|chat|bench) .*-m ([\w-]+/[\w.-]+)(?= |$)", line):
+            if found := re.search(r"headrace (?:serve|run|chat|bench|batch) .*-m ([\w-]+/[\w.-]+)(?= |$)", line):
                 self.have_model(found[1])
         if re.search(r"headrace (top|chat --url)", text) and "headrace serve" not in text and not (self.logs / "pids").exists():
             self.bash("headrace serve")  # somebody else's
