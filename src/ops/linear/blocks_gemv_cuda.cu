@@ -42,10 +42,11 @@ bool blocks_gemv_pays(const DeviceTraits& traits, const FusedLinearArgs& args) {
   return blocks_gemv_fits(traits, args) &&
          (args.x.rows() < 4 || args.weight->n() * args.weight->k() >= kSmall);
 }
-// With more rows `blocks_wide` is ahead, which has nothing before or after it.
+// Every block normalises all rows for itself, which is ahead of a kernel for it with one row; gates
+// with three. With five and more `blocks_wide` is ahead, which has nothing behind it.
 bool fused_blocks_gemv_pays(const DeviceTraits& traits, const FusedLinearArgs& args) {
-  constexpr int64_t kRowsMax = 4;
-  return args.x.rows() <= kRowsMax && blocks_gemv_pays(traits, args);
+  const int64_t rows_max = args.norm != nullptr ? 1 : args.gate != nullptr ? 3 : 4;
+  return args.x.rows() <= rows_max && blocks_gemv_pays(traits, args);
 }
 
 void run_blocks_gemv(OpContext& context, const FusedLinearArgs& args) {
