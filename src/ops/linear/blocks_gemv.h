@@ -1,8 +1,9 @@
 // linear on CUDA whose W is packed block types and x up to 8 rows, where reading W is the time that
 // there is: what `gemv` (gemv.h) is for dense matrices, with the norm of x, the gate and the
-// addition to y in the launch as there. W streams through shared memory as it lies; quants and x
-// are multiplied in F16, which holds quants exactly (of x in BF16 all but what is beyond its
-// range), sums of parts are scaled in f32.
+// addition to y in the launch as there. W streams through shared memory as it lies and quants are
+// multiplied exactly: by one row of x rounded to integers of 16 bits, a scale for each part of K,
+// with sums in integers; by more in F16 (of x in BF16 all but what is beyond its range), with sums
+// in f32. Sums of parts are scaled in f32.
 //   x [M, K] f16 or bf16, rows on 16 bytes;  W [N, K] block types;  y [M, N] of x's type or f32
 //
 // An element of y adds up what 16 warps have made of its columns, in their order; which columns a
