@@ -2,11 +2,11 @@
 
 #include <algorithm>
 
+#include "models/parts/norm_heads.h"
 #include "models/row_views.h"
 #include "ops/attention/index_keys.h"
 #include "ops/attention/sequence_choices.h"
 #include "ops/linear/linear.h"
-#include "ops/rows/rms_norm.h"
 
 namespace headrace {
 namespace {
@@ -23,16 +23,6 @@ KvLayerView head_of(const KvLayerView& kv, int32_t head) {
 
 LayerKv gathered_kv(const LayerKv& kv) {
   return {.kv_heads = 1, .k_dim = kv.k_dim, .v_dim = kv.v_dim};
-}
-
-void norm_heads(OpContext& context, const TensorView& rows, const DeviceVector& weight, float eps,
-                int32_t heads) {
-  rms_norm(context, {.x = rows,
-                     .residual = {},
-                     .weight = weight.data(),
-                     .eps = eps,
-                     .out = rows,
-                     .groups = heads});
 }
 
 }  // namespace

@@ -6,12 +6,12 @@
 
 #include "base/round_up.h"
 #include "models/parts/branch_output.h"
+#include "models/parts/norm_heads.h"
 #include "models/row_views.h"
 #include "ops/attention/attention.h"
 #include "ops/attention/compress_keys.h"
 #include "ops/attention/gather_keys.h"
 #include "ops/linear/linear.h"
-#include "ops/rows/rms_norm.h"
 #include "ops/rows/rotate_tails.h"
 
 namespace headrace {
@@ -32,16 +32,6 @@ struct AttendingRow {
 
   int32_t keys() const { return static_cast<int32_t>(window_places.size() + shared_places.size()); }
 };
-
-void norm_rows(OpContext& context, const TensorView& rows, const DeviceVector& weight, float eps,
-               int32_t heads = 1) {
-  rms_norm(context, {.x = rows,
-                     .residual = {},
-                     .weight = weight.data(),
-                     .eps = eps,
-                     .out = rows,
-                     .groups = heads});
-}
 
 class CompressedAttentionMixer final : public Mixer {
  public:
@@ -159,10 +149,10 @@ class CompressedAttentionMixer final : public Mixer {
       made = run.scratch.rows(kMade, rows, compressor_.made_columns());
       sources = compressor_.make_sources(run, made);
     }
-    norm_rows(context, latents, query_norm_, spec_.norm_eps);
-    norm_rows(context, keys, key_norm_, spec_.norm_eps);
+    norm_heads(context, latents, query_norm_, spec_.norm_eps);
+    norm_heads(context, keys, key_norm_, spec_.norm_eps);
     multiply(context, query_up_, latents, queries);
-    norm_rows(context, queries, head_norm_, spec_.norm_eps, spec_.heads);
+    norm_heads(context, queries, head_norm_, spec_.norm_eps, spec_.heads);
     const RopeAngles& angles = run.angles[static_cast<size_t>(spec_.rope)];
     RotateTailsArgs rotation{
         .x = queries, .cos = angles.cos, .sin = angles.sin, .head_dim = spec_.head_dim};
