@@ -46,7 +46,7 @@ bool blocks_gemv_pays(const DeviceTraits& traits, const FusedLinearArgs& args) {
 // with three. With five and more `blocks_wide` is ahead, which has nothing behind it.
 bool fused_blocks_gemv_pays(const DeviceTraits& traits, const FusedLinearArgs& args) {
   const int64_t rows_max = args.norm != nullptr ? 1 : args.gate != nullptr ? 3 : 4;
-  return args.x.rows() <= rows_max && blocks_gemv_pays(traits, args);
+  return blocks_gemv_pays(traits, args) && args.x.rows() <= rows_max;
 }
 
 void run_blocks_gemv(OpContext& context, const FusedLinearArgs& args) {
