@@ -123,12 +123,15 @@ void PageSupply::cache_prefix(Sequence& sequence, int32_t length, TokenSpan beyo
         TokenSpan(prompt).subspan(static_cast<size_t>(first), static_cast<size_t>(end - first));
     return cache_->extend(key, sequence.path, units, sequence.blocks);
   }
+  // Tokens of the prompt, of the output and `beyond`, as they stand behind each other.
   std::vector<TokenId> units;
-  for (auto i = static_cast<size_t>(first); i < static_cast<size_t>(end); ++i) {
-    const size_t at = i - prompt.size();  // of the output, where it is none of the prompt
-    units.push_back(i < prompt.size()             ? prompt[i]
-                    : at < sequence.output.size() ? sequence.output[at]
-                                                  : beyond[at - sequence.output.size()]);
+  units.reserve(static_cast<size_t>(end - first));
+  int32_t at = 0;
+  for (const TokenSpan part : {TokenSpan(prompt), TokenSpan(sequence.output), beyond}) {
+    const int32_t size = static_cast<int32_t>(part.size());
+    const int32_t from = std::clamp(first - at, 0, size), to = std::clamp(end - at, 0, size);
+    units.insert(units.end(), part.begin() + from, part.begin() + to);
+    at += size;
   }
   cache_->extend(key, sequence.path, units, sequence.blocks);
 }

@@ -50,15 +50,18 @@ void PlanWriter::write_moved_beam(StepDraft& draft, Sequence& beam) const {
 void PlanWriter::write_work(StepDraft& draft, DraftEntry& candidate) {
   StepPlan& plan = draft.plan;
   Sequence& sequence = *candidate.sequence;
-  Work work{.sequence = sequence.id,
-            .slot = sequence.slot(),
-            .first = sequence.extent.most,
-            .count = candidate.count,
-            .proposed = std::move(candidate.proposed),
-            .drafted = candidate.drafted,
-            .form = std::move(candidate.form),
-            .also_sample = {},
-            .new_blocks = std::move(candidate.new_blocks)};
+  // Where it stays: a step has one for each of hundreds of sequences.
+  Work& work = plan.work.emplace_back();
+  work.sequence = sequence.id;
+  work.slot = sequence.slot();
+  work.first = sequence.extent.most;
+  work.count = candidate.count;
+  work.new_blocks = std::move(candidate.new_blocks);
+  if (candidate.proposal_count() > 0) {
+    work.proposed = std::move(candidate.proposed);
+    work.drafted = candidate.drafted;
+    work.form = std::move(candidate.form);
+  }
   const bool moved = sequence.is<Decoding>() && sequence.decoding().moved_to;
   if (moved) write_moved_beam(draft, sequence);
   supply_.plan_saves(sequence, work);
@@ -85,7 +88,6 @@ void PlanWriter::write_work(StepDraft& draft, DraftEntry& candidate) {
     work.rows = LogitRows::kLast;
   }
   draft.load.add(work);
-  plan.work.push_back(std::move(work));
   draft.sequences.push_back(&sequence);
   if (sequence.muted && last && sequence.followers.empty()) table_.retire(sequence);
 }

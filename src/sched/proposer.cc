@@ -12,8 +12,8 @@ namespace headrace {
 // runs in the background takes what others leave and needs no speed. A beam samples nothing.
 bool Proposer::may_have(const Sequence& sequence) const {
   const bool formed = sequence.request->constraint != nullptr;
-  return !counts_outputs(sequence.request->sampling) && !sequence.rank.background &&
-         !sequence.request->beams && (formed ? jumps_ahead_ : source_ != nullptr || by_runner_);
+  return (formed ? jumps_ahead_ : source_ != nullptr || by_runner_) && !sequence.rank.background &&
+         !sequence.request->beams && !counts_outputs(sequence.request->sampling);
 }
 
 // An answer with a form has its form's: what other sources propose the form may forbid.

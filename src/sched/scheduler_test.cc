@@ -4,7 +4,6 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
-#include <chrono>
 #include <cstdio>
 #include <cstdlib>
 #include <deque>
@@ -653,42 +652,6 @@ TEST(Scheduler, AbortEverywhere) {
   }
   std::printf("%ld aborts\n", aborts);
   EXPECT_GT(aborts, static_cast<int64_t>(traces) * 70);
-}
-
-// Scheduler time of a step with 256 decoding sequences, the device left out: the least of many, as
-// other processes can only add to it.
-TEST(Scheduler, CostOfAStep) {
-  SchedulerOptions options;
-  options.max_num_seqs = 256;
-  options.max_num_batched_tokens = 2048;
-  options.max_model_len = 4096;
-  options.groups = {{.block_tokens = 16}};
-  options.block_count = 256 * 256;
-  Rig rig(options);
-  for (uint64_t id = 1; id <= 256; ++id) {
-    ASSERT_TRUE(rig.scheduler->add(make_request(id, 7, 1000)).ok());
-  }
-  ASSERT_TRUE(rig.step());
-  using Microseconds = std::chrono::duration<double, std::micro>;
-  std::vector<double> costs;
-  for (int i = 0; i < 600; ++i) {
-    const auto start = std::chrono::steady_clock::now();
-    const StepPlan plan = rig.scheduler->plan();
-    const auto planned = std::chrono::steady_clock::now();
-    ASSERT_EQ(plan.work.size(), 256u);
-    const StepResult result = rig.device.execute(plan);
-    const auto executed = std::chrono::steady_clock::now();
-    const std::vector<Emission> emissions = rig.scheduler->apply(plan, result);
-    const auto applied = std::chrono::steady_clock::now();
-    ASSERT_EQ(emissions.size(), 256u);
-    costs.push_back(Microseconds((planned - start) + (applied - executed)).count());
-  }
-  std::sort(costs.begin(), costs.end());
-  std::printf("plan + apply of 256 decodes: least %.1f us, median %.1f us\n", costs.front(),
-              costs[costs.size() / 2]);
-#if defined(NDEBUG) && !defined(HEADRACE_SANITIZED)
-  EXPECT_LT(costs.front(), 60.0);
-#endif
 }
 
 }  // namespace

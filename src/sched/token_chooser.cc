@@ -37,9 +37,12 @@ void TokenChooser::choose_decodes(StepDraft& draft, int32_t kept) {
     const bool decodes_now = !pauses && shape != StepShape::kPrefill && sequence->is<Decoding>() &&
                              !sequence->rank.background && budget.tokens_left > kept &&
                              places > 0 && sequence->can_decode();
-    if (decodes_now) --places;
-    draft.candidates.push_back({.sequence = sequence, .count = decodes_now ? 1 : 0});
-    if (decodes_now) take(budget, *sequence, sequence->extent.most, 1);
+    DraftEntry& candidate = draft.candidates.emplace_back();
+    candidate.sequence = sequence;
+    if (!decodes_now) continue;
+    --places;
+    candidate.count = 1;
+    take(budget, *sequence, sequence->extent.most, 1);
   }
   proposer_.propose(draft, kept);
 }
