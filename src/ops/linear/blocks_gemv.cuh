@@ -2,9 +2,9 @@
 // stages of K of all of them to its warps. Each warp keeps stages on their way into its own ring in
 // shared memory (one lane starts the copies), from one group into the next, so that nobody waits
 // for anybody but at the end of a round of groups, where the warps' sums meet. The first stages are
-// on their way before earlier kernels have ended. x is whole in shared memory, in the order in
-// which products read it, normalised where a norm stands before the product; a warp has x of one
-// stage in registers, and goes through the groups of a round with it.
+// on their way before earlier kernels have ended, the others behind x, which would wait for them in
+// memory's queues. x is whole in shared memory, in the order in which products read it, normalised
+// where a norm stands before the product.
 //
 // Several rows of x are multiplied in F16, by quants that have become F16.
 //
@@ -15,6 +15,7 @@
 // lanes that have read their scales.
 #pragma once
 
+#include "gpu/elect.cuh"
 #include "gpu/f16_range.cuh"
 #include "gpu/mma_bytes.cuh"
 #include "ops/linear/blocks.cuh"
@@ -40,10 +41,11 @@ struct BlocksGemvArguments {
 struct BlocksGemvBarriers {
   Barrier arrived[kBlocksGemvWarps][kBlocksGemvStagesMax];
   Barrier norm;                     // the norm's weights
+  Barrier x;                        // one row, as it is
   bool beyond[kBlocksGemvRowsMax];  // whether a row of x is smaller than it was (f16_range.cuh)
   float squares[kBlocksGemvRowsMax][kBlocksGemvWarps];
 };
-static_assert(sizeof(BlocksGemvBarriers) <= kBlocksGemvStaticBytes);
+static_assert(sizeof(BlocksGemvBarriers) <= kBlocksGemvBarrierBytes);
 
 // kRows: 1, or 8 for up to so many rows of x.
 template <class T, int kType, int kRows>
@@ -56,13 +58,15 @@ class BlocksGemvBlock {
   static constexpr int kRoundParts = 4;  // packed_stage.cuh's rounds
   static constexpr int kRoundChunks = kRoundParts / Stage::kPartsOfChunk;
   static_assert(Stage::kParts % kRoundParts == 0);
+  // Of a warp's ring, asked for before x, which waits for them in memory's queues.
+  static constexpr int32_t kEarlyStages = 3;
 
  public:
   __device__ __forceinline__ BlocksGemvBlock(const BlocksGemvArguments<T>& args, std::byte* shared,
                                              BlocksGemvBarriers& barriers)
       : args_(args),
         common_(args.common),
-        warp_(static_cast<int>(threadIdx.x) / kWarpThreads),
+        warp_(__shfl_sync(0xffffffffu, static_cast<int>(threadIdx.x) / kWarpThreads, 0)),
         lane_(static_cast<int>(threadIdx.x) % kWarpThreads),
         pair_(lane_ / 4),
         quad_(lane_ % 4),
@@ -83,13 +87,18 @@ class BlocksGemvBlock {
     first_group_ = dealt * (block * args.plan.share + min(block, args.plan.blocks_with_more));
     groups_ = dealt * (args.plan.share + (block < args.plan.blocks_with_more ? 1 : 0));
     begin_round(load_, 0);
+    find_source();
   }
 
   // Before earlier kernels have ended: nobody writes W or the norm's weights.
   __device__ __forceinline__ void ask_early() {
-    if (lane_ == 0) {
+    if (elect_one()) {
+#pragma unroll 1
       for (int32_t i = 0; i < args_.plan.stages; ++i) arrived_[i].init(1);
-      if (warp_ == 0) barriers_.norm.init(1);
+      if (warp_ == 0) {
+        barriers_.norm.init(1);
+        barriers_.x.init(1);
+      }
       fence_barrier_init();
       if (warp_ == 0 && args_.norm != nullptr) {
         const uint32_t bytes = static_cast<uint32_t>(common_.weight.chunks) * 32 * sizeof(float);
@@ -97,54 +106,62 @@ class BlocksGemvBlock {
         copy_bytes(norm(), args_.norm, bytes, barriers_.norm);
       }
     }
-    __syncwarp();
-    for (int32_t i = 0; i < args_.plan.stages; ++i) ask(i);
     if (threadIdx.x < kBlocksGemvRowsMax) beyond_[threadIdx.x] = false;
     __syncthreads();
+    ask_stages(0, min(kEarlyStages, args_.plan.stages));
   }
 
   __device__ __forceinline__ void take_rows() {
-    if (args_.norm != nullptr) add_squares();
+    if (kOneRow && warp_ == 0 && elect_one()) {
+      const uint32_t bytes = static_cast<uint32_t>(common_.weight.chunks) * 32 * sizeof(T);
+      barriers_.x.arrive_expecting(bytes);
+      copy_bytes(x_, args_.x.data, bytes, barriers_.x);
+    }
+    if constexpr (kOneRow) {
+      const int32_t row = first_group_ * kBlocksRows + static_cast<int32_t>(threadIdx.x);
+      if (common_.accumulates && row < common_.weight.rows) before_ = y_of_row(row);
+    }
+    ask_stages(kEarlyStages, args_.plan.stages);
     if constexpr (kOneRow) {
       take_row();
-      __syncthreads();
     } else {
+      if (args_.norm != nullptr) add_squares();
       take_f16_rows();
     }
   }
 
   __device__ __forceinline__ void multiply() {
     BlocksGemvTurn turn;
-    RowOperands x;
     int buffer = 0;
 #pragma unroll 1
     for (int32_t first = 0; first < groups_; first += args_.plan.round_groups) {
       begin_round(turn, first);
       const int32_t first_partial = buffer * args_.plan.round_groups;
       clear(first_partial, turn.round_groups);
-      float sums[4] = {};
-      int32_t stage = -1;  // that x is of
 #pragma unroll 1
       while (turn.left > 0) {
-        if (kOneRow && turn.stage != stage) {
-          stage = turn.stage;
-          take_operands(x, stage);
+        const int32_t stages = min(turn.left, stages_of_group_ - turn.stage);
+        float sums[4] = {};
+#pragma unroll 1
+        for (int32_t stage = turn.stage; stage < turn.stage + stages; ++stage) {
+          if constexpr (kOneRow) {
+            RowOperands x;
+            take_operands(x, stage);
+            arrived_[slot_].wait(phase_);
+            add_stage(sums, x, stage);
+          } else {
+            arrived_[slot_].wait(phase_);
+            add_stage(sums, stage);
+          }
+          __syncwarp();
+          ask(slot_);
+          if (++slot_ == args_.plan.stages) {
+            slot_ = 0;
+            phase_ ^= 1;
+          }
         }
-        arrived_[slot_].wait(phase_);
-        if constexpr (kOneRow) {
-          add_stage(sums, x, stage);
-        } else {
-          add_stage(sums, turn.stage);
-        }
-        __syncwarp();
-        ask(slot_);
-        if (++slot_ == args_.plan.stages) {
-          slot_ = 0;
-          phase_ ^= 1;
-        }
-        const int32_t group = turn.group;
-        turn.next<kOneRow>();
-        if (turn.left == 0 || turn.group != group) add_to_partial(sums, first_partial + group);
+        add_to_partial(sums, first_partial + turn.group);
+        turn.skip(stages);
       }
       __syncthreads();
       finish(first, turn.round_groups, first_partial);
@@ -167,26 +184,36 @@ class BlocksGemvBlock {
 
   __device__ __forceinline__ void begin_round(BlocksGemvTurn& turn, int32_t first) const {
     const int32_t groups = min(args_.plan.round_groups, groups_ - first);
-    turn.begin<kOneRow>(first, groups, stages_of_group_, warp_);
+    turn.begin(first, groups, stages_of_group_, warp_);
   }
 
+  __device__ __forceinline__ void ask_stages(int32_t first, int32_t end) {
+#pragma unroll 1
+    for (int32_t slot = first; slot < end; ++slot) ask(slot);
+  }
   // The next stage of this warp, if there is one, to a slot that nobody reads.
   __device__ __forceinline__ void ask(int32_t slot) {
     while (load_.left == 0 && load_.round_first + load_.round_groups < groups_) {
       begin_round(load_, load_.round_first + load_.round_groups);
+      find_source();
     }
     if (load_.left == 0) return;
-    if (lane_ == 0) {
-      const PackedGroup group = common_.weight.group(group_of(load_.round_first + load_.group));
+    if (elect_one()) {
       std::byte* const to = ring_ + slot * Stage::kBytes;
       arrived_[slot].arrive_expecting(Stage::kBytes);
-      copy_bytes(to, group.data + int64_t{load_.stage} * Stage::kQuantBytes, Stage::kQuantBytes,
-                 arrived_[slot]);
-      copy_bytes(to + Stage::kQuantBytes,
-                 group.data + group.scales_at + int64_t{load_.stage} * Stage::kScaleBytes,
-                 Stage::kScaleBytes, arrived_[slot]);
+      copy_bytes(to, quants_, Stage::kQuantBytes, arrived_[slot]);
+      copy_bytes(to + Stage::kQuantBytes, scales_, Stage::kScaleBytes, arrived_[slot]);
     }
-    load_.next<kOneRow>();
+    quants_ += Stage::kQuantBytes;
+    scales_ += Stage::kScaleBytes;
+    load_.skip(1);
+    if (load_.stage == 0) find_source();
+  }
+  // Where the stage to ask for next lies.
+  __device__ __forceinline__ void find_source() {
+    const PackedGroup group = common_.weight.group(group_of(load_.round_first + load_.group));
+    quants_ = group.data + int64_t{load_.stage} * Stage::kQuantBytes;
+    scales_ = group.data + group.scales_at + int64_t{load_.stage} * Stage::kScaleBytes;
   }
 
   __device__ __forceinline__ int32_t group_of(int32_t i) const {
@@ -249,69 +276,104 @@ class BlocksGemvBlock {
     return of;
   }
 
-  // One row: of 32 columns quad c has the high bytes of columns 4c to 4c + 3 and 16 + 4c to
-  // 16 + 4c + 3, then their low bytes. A part's largest magnitude becomes 127 * 256.
+  // Of what lies in x_ as it was copied, eight columns: those that products have side by side.
+  __device__ __forceinline__ Columns columns_of_row(int32_t i) const {
+    const T* const from = reinterpret_cast<const T*>(x_) + 32 * (i / 4) + 4 * (i % 4);
+    return {Vector<T, 4>::load(from), Vector<T, 4>::load(from + 16)};
+  }
+  // One row, where it lies: four lanes read 32 columns and write them.
   __device__ __forceinline__ void take_row() {
-    constexpr float kLargest = 127.0f * 256.0f;
     const int32_t items = common_.weight.chunks * 4;
     // Whole warps, which shuffle.
     const int32_t end = (items + kWarpThreads - 1) / kWarpThreads * kWarpThreads;
+    barriers_.x.wait(0);
+    float factor = 1.0f;
+    if (args_.norm != nullptr) {
+      float squares = 0.0f;
+#pragma unroll 1
+      for (auto i = static_cast<int32_t>(threadIdx.x); i < items; i += kThreads) {
+        const Columns x = columns_of_row(i);
+#pragma unroll
+        for (int e = 0; e < 8; ++e) squares += x[e] * x[e];
+      }
+      squares = warp_sum(squares);
+      if (lane_ == 0) barriers_.squares[0][warp_] = squares;
+      __syncthreads();
+      barriers_.norm.wait(0);
+      factor = norm_factor(0);
+    }
 #pragma unroll 1
     for (auto i = static_cast<int32_t>(threadIdx.x); i < end; i += kThreads) {
       const int32_t quad = i % 4, chunk = i / 4;
       Columns x{};
-      if (i < items) x = columns(0, 32 * chunk + 4 * quad);
-      float most[2] = {};
-#pragma unroll
-      for (int e = 0; e < 8; ++e) most[e / 4] = max_or_nan(most[e / 4], fabsf(x[e]));
-      if constexpr (Stage::kPartsOfChunk == 1) most[0] = most[1] = max_or_nan(most[0], most[1]);
-      int32_t numbers[8], sums[2] = {};
-      float factors[2];
-#pragma unroll
-      for (int half = 0; half < 2; ++half) {
-        most[half] = max_or_nan(most[half], __shfl_xor_sync(0xffffffffu, most[half], 1));
-        most[half] = max_or_nan(most[half], __shfl_xor_sync(0xffffffffu, most[half], 2));
-        factors[half] = most[half] > 0.0f ? kLargest / most[half] : 0.0f;
-      }
-#pragma unroll
-      for (int e = 0; e < 8; ++e) {
-        numbers[e] = __float2int_rn(x[e] * factors[e / 4]);
-        sums[e / 4] += numbers[e];
-      }
-#pragma unroll
-      for (int32_t& sum : sums) {
-        sum += __shfl_xor_sync(0xffffffffu, sum, 1);
-        sum += __shfl_xor_sync(0xffffffffu, sum, 2);
-      }
-      if (i >= items) continue;
-      const auto bytes = [&](int half, int byte, int32_t more) {
-        uint32_t word = 0;
-#pragma unroll
-        for (int e = 0; e < 4; ++e) {
-          const auto number = static_cast<uint32_t>(numbers[4 * half + e] + more);
-          word |= (number >> (8 * byte) & 0xff) << (8 * e);
+      if (i < items) {
+        x = columns_of_row(i);
+        if (args_.norm != nullptr) {
+          normalise(x.low, factor, norm() + 32 * chunk + 4 * quad);
+          normalise(x.high, factor, norm() + 32 * chunk + 4 * quad + 16);
         }
-        return word;
-      };
-      // Low bytes are signed: -128 to 127.
-      *reinterpret_cast<uint4*>(x_ + chunk * 64 + quad * 16) = {bytes(0, 1, 128), bytes(1, 1, 128),
-                                                                bytes(0, 0, 0), bytes(1, 0, 0)};
-      if (quad != 0) continue;
-      const auto part = [&](int half, int32_t sum) {
-        const float scale = most[half] / kLargest;
-        if constexpr (kMinimum) {
-          return RowPart{scale, scale * static_cast<float>(sum)};
-        } else {
-          return RowPart{scale, sum};
-        }
-      };
-      RowPart* const to = row_parts() + chunk * Stage::kPartsOfChunk;
-      if constexpr (Stage::kPartsOfChunk == 1) {
-        to[0] = part(0, sums[0] + sums[1]);
+      }
+      __syncwarp();
+      leave_item(x, chunk, quad, i < items);
+    }
+    __syncthreads();
+  }
+  // Quad c has the high bytes of columns 4c to 4c + 3 and 16 + 4c to 16 + 4c + 3 of 32, then their
+  // low bytes. A part's largest magnitude becomes 127 * 256. By whole warps, which shuffle.
+  __device__ __forceinline__ void leave_item(const Columns& x, int32_t chunk, int32_t quad,
+                                             bool there) const {
+    constexpr float kLargest = 127.0f * 256.0f;
+    constexpr float kLeast = 0x1p-100f;  // of smaller numbers nothing is left
+    float most[2] = {};
+#pragma unroll
+    for (int e = 0; e < 8; ++e) most[e / 4] = max_or_nan(most[e / 4], fabsf(x[e]));
+    if constexpr (Stage::kPartsOfChunk == 1) most[0] = most[1] = max_or_nan(most[0], most[1]);
+    int32_t numbers[8], sums[2] = {};
+    float factors[2];
+#pragma unroll
+    for (int half = 0; half < 2; ++half) {
+      most[half] = max_or_nan(most[half], __shfl_xor_sync(0xffffffffu, most[half], 1));
+      most[half] = max_or_nan(most[half], __shfl_xor_sync(0xffffffffu, most[half], 2));
+      factors[half] = most[half] >= kLeast ? kLargest / most[half] : 0.0f;
+    }
+#pragma unroll
+    for (int e = 0; e < 8; ++e) {
+      numbers[e] = __float2int_rn(x[e] * factors[e / 4]);
+      sums[e / 4] += numbers[e];
+    }
+#pragma unroll
+    for (int32_t& sum : sums) {
+      sum += __shfl_xor_sync(0xffffffffu, sum, 1);
+      sum += __shfl_xor_sync(0xffffffffu, sum, 2);
+    }
+    if (!there) return;
+    const auto bytes = [&](int half, int byte, int32_t more) {
+      uint32_t word = 0;
+#pragma unroll
+      for (int e = 0; e < 4; ++e) {
+        const auto number = static_cast<uint32_t>(numbers[4 * half + e] + more);
+        word |= (number >> (8 * byte) & 0xff) << (8 * e);
+      }
+      return word;
+    };
+    // Low bytes are signed: -128 to 127.
+    *reinterpret_cast<uint4*>(x_ + chunk * 64 + quad * 16) = {bytes(0, 1, 128), bytes(1, 1, 128),
+                                                              bytes(0, 0, 0), bytes(1, 0, 0)};
+    if (quad != 0) return;
+    const auto part = [&](int half, int32_t sum) {
+      const float scale = most[half] / kLargest;
+      if constexpr (kMinimum) {
+        return RowPart{scale, scale * static_cast<float>(sum)};
       } else {
-        to[0] = part(0, sums[0]);
-        to[1] = part(1, sums[1]);
+        return RowPart{scale, sum};
       }
+    };
+    RowPart* const to = row_parts() + chunk * Stage::kPartsOfChunk;
+    if constexpr (Stage::kPartsOfChunk == 1) {
+      to[0] = part(0, sums[0] + sums[1]);
+    } else {
+      to[0] = part(0, sums[0]);
+      to[1] = part(1, sums[1]);
     }
   }
   __device__ __forceinline__ RowPart* row_parts() const {
@@ -489,8 +551,8 @@ class BlocksGemvBlock {
     }
     __syncwarp();
   }
-  // What `sums` have of a group; they are zeros then.
-  __device__ __forceinline__ void add_to_partial(float (&sums)[4], int32_t group) const {
+  // What `sums` have of a group.
+  __device__ __forceinline__ void add_to_partial(const float (&sums)[4], int32_t group) const {
     float* const to = partial(group, warp_);
     if constexpr (kOneRow) {
       // Of four lanes the even ones take the first row, the others the second.
@@ -506,8 +568,10 @@ class BlocksGemvBlock {
         if (column < common_.m) to[(2 * pair_ + i / 2) * common_.m + column] += sums[i];
       }
     }
-#pragma unroll
-    for (float& sum : sums) sum = 0.0f;
+  }
+  __device__ __forceinline__ float y_of_row(int32_t row) const {
+    return common_.y.f32 ? reinterpret_cast<const float*>(common_.y.data)[row]
+                         : to_float(reinterpret_cast<const T*>(common_.y.data)[row]);
   }
   // A round's sums of all warps, of row `row` of its group `group` and a column of y.
   __device__ __forceinline__ float sum_of(int32_t group, int32_t row, int32_t column) const {
@@ -528,7 +592,9 @@ class BlocksGemvBlock {
       if (row >= common_.weight.rows) continue;
       float sum = sum_of(first_partial + of_round / kBlocksRows, of_round % kBlocksRows, column);
       if (common_.bias != nullptr) sum += common_.bias[row];
-      common_.y.finish(column, row, sum, common_.accumulates);
+      const bool early = kOneRow && first == 0 && i < kThreads;
+      if (early) sum += before_;
+      common_.y.finish(column, row, sum, common_.accumulates && !early);
     }
   }
   __device__ __forceinline__ void finish_gated(int32_t first, int32_t count,
@@ -561,7 +627,9 @@ class BlocksGemvBlock {
   float* const x_sums_;
   float* const partial_;
   int32_t first_group_, groups_;
-  BlocksGemvTurn load_;  // the stage to ask for next
+  BlocksGemvTurn load_;                // the stage to ask for next
+  const std::byte *quants_, *scales_;  // of it
+  float before_ = 0.0f;                // of y, what is added to
   int32_t slot_ = 0;
   uint32_t phase_ = 0;
 };
@@ -570,9 +638,9 @@ template <class T, int kType, int kRows>
 __global__ void __launch_bounds__(kBlocksGemvWarps* kWarpThreads, 1)
     blocks_gemv(const __grid_constant__ BlocksGemvArguments<T> args) {
   extern __shared__ __align__(128) std::byte dynamic[];
-  __shared__ BlocksGemvBarriers barriers;
+  auto& barriers = *reinterpret_cast<BlocksGemvBarriers*>(dynamic);
   let_next_kernel_start();
-  BlocksGemvBlock<T, kType, kRows> block(args, dynamic, barriers);
+  BlocksGemvBlock<T, kType, kRows> block(args, dynamic + kBlocksGemvBarrierBytes, barriers);
   block.ask_early();
   wait_for_earlier_kernels();  // in every thread that reads or overwrites what they wrote
   block.take_rows();

@@ -17,8 +17,8 @@ namespace headrace {
 inline constexpr int kBlocksGemvWarps = 16;         // of a thread block
 inline constexpr int32_t kBlocksGemvRowsMax = 8;    // of x
 inline constexpr int32_t kBlocksGemvStagesMax = 5;  // of a warp's ring
-// Shared memory of a block beside what its plan has: barriers, whole 128 bytes.
-inline constexpr int32_t kBlocksGemvStaticBytes = 1280;
+// Shared memory of a block before what its plan has: barriers, whole 128 bytes.
+inline constexpr int32_t kBlocksGemvBarrierBytes = 1280;
 
 // How a segment of W is cut into thread blocks, and what they have in shared memory;
 // blocks_plan.cc.

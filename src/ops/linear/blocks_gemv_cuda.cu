@@ -60,10 +60,11 @@ void run_blocks_gemv(OpContext& context, const FusedLinearArgs& args) {
           .gated = args.gate != nullptr,
           .activation = args.gate == nullptr ? Activation::kSilu : *args.gate,
           .plan = plan_blocks_gemv(product_of(args), segment, context.device.traits().sm_count)};
-      const gpu::LaunchShape shape{.blocks = static_cast<unsigned>(arguments.plan.blocks),
-                                   .threads = kBlocksGemvWarps * gpu::kWarpThreads,
-                                   .shared_bytes = arguments.plan.shared_bytes,
-                                   .carveout = gpu::Carveout::kAllShared};
+      const gpu::LaunchShape shape{
+          .blocks = static_cast<unsigned>(arguments.plan.blocks),
+          .threads = kBlocksGemvWarps * gpu::kWarpThreads,
+          .shared_bytes = kBlocksGemvBarrierBytes + arguments.plan.shared_bytes,
+          .carveout = gpu::Carveout::kAllShared};
       gpu::with_block_type(segment.dtype, [&]<int kType>() {
         const auto launch = [&](auto* kernel) {
           gpu::check_launch(context.stream, gpu::launch_overlapped(

@@ -193,7 +193,7 @@ BlocksTilesPlan plan_blocks_tiles(const BlocksWideRows& rows, const LinearWeight
 BlocksGemvPlan plan_blocks_gemv(const FusedProduct& product, const LinearWeight::Segment& segment,
                                 int32_t sm_count) {
   // One block a multiprocessor, of this kernel and the next (gemv_plan.cc); it may have 227 KB.
-  constexpr int64_t kSharedMax = (227 << 10) - kBlocksGemvStaticBytes, kSharedMin = 116 << 10;
+  constexpr int64_t kSharedMax = (227 << 10) - kBlocksGemvBarrierBytes, kSharedMin = 116 << 10;
   constexpr int64_t kSumsOfRounds = 24 << 10, kStagesMin = 2, kPadding = 128;
   const PackedFormat& format = packed_format_of(segment.dtype);
   const int64_t m = product.m, k = product.k, dealt = product.gated ? 2 : 1;
@@ -203,13 +203,17 @@ BlocksGemvPlan plan_blocks_gemv(const FusedProduct& product, const LinearWeight:
   const int64_t share = divide_up(units, int64_t{sm_count});
   const int64_t blocks = divide_up(units, share);
   const int64_t sums_of_unit = dealt * 4 * kBlocksGemvWarps * kLinearGroupRows * m;
-  const int64_t round = std::clamp<int64_t>(kSumsOfRounds / 2 / sums_of_unit, 1, share);
+  // Sums of one round after the other: while some warps add them up others may have begun.
+  const bool one_round = share * sums_of_unit <= kSumsOfRounds;
+  const int64_t round =
+      one_round ? share : std::clamp<int64_t>(kSumsOfRounds / 2 / sums_of_unit, 1, share);
   // Beside x: of each part what the kernel says of one row, or sums of eight.
   const int64_t parts = k / format.part_columns;
   const int64_t x_sums = m == 1 ? 8 * parts : format.minimum ? 8 * 4 * parts : 0;
   const int64_t x_stride = 2 * k + 64;  // rows side by side begin in other banks
   // The norm's weights lie where sums of rounds will.
-  const int64_t sums = std::max(2 * round * sums_of_unit, product.normed ? 4 * k : 0);
+  const int64_t sums =
+      std::max((one_round ? 1 : 2) * round * sums_of_unit, product.normed ? 4 * k : 0);
   const int64_t rest = m * x_stride + x_sums + sums + kPadding;
   const int64_t stages = std::min<int64_t>((kSharedMax - rest) / stage, kBlocksGemvStagesMax);
   if (rest > kSharedMax || stages < kStagesMin) return {};
