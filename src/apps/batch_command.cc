@@ -47,6 +47,21 @@ Result<BatchProgress> run_with_progress(ServerState& state, const BatchRequests&
   });
 }
 
+// Ends what is still made and written of vectors, whichever way a job ends: both use the state.
+class VectorsEnd {
+ public:
+  VectorsEnd(ServerState& state, EmbeddingEngine* embedder) : state_(state), embedder_(embedder) {}
+  VectorsEnd(const VectorsEnd&) = delete;
+  ~VectorsEnd() {
+    if (embedder_ != nullptr) embedder_->cancel_all();
+    state_.text_pool.stop();
+  }
+
+ private:
+  ServerState& state_;
+  EmbeddingEngine* const embedder_;
+};
+
 Result<int> run(BatchFlags& flags) {
   SignalWatch signals;
   HR_RETURN_IF_ERROR(apply_model_flags(flags.model));
@@ -70,6 +85,7 @@ Result<int> run(BatchFlags& flags) {
   ServedModel served = served_model_of(stack, served_as);
   served.names = {info.model_name, info.model_path};
   HR_RETURN_IF_ERROR(state.set_model(std::move(served)));
+  const VectorsEnd end(state, stack.embedder ? &stack.embedder->engine() : nullptr);
   const Status able = check_batch_urls(*state.model(), requests);
   if (!able.ok()) return able.with_context(flags.input);
   fmt::print(stderr, "{}: {}\n", info.model_name,

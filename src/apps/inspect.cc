@@ -4,6 +4,7 @@
 #include <map>
 
 #include "apps/inspect_report.h"
+#include "base/round_up.h"
 #include "engine/kv_plan.h"
 #include "stack/memory_planning.h"
 
@@ -37,9 +38,10 @@ void add_kv(const ModelSpec& spec, InspectReport& report) {
     share.window = layer.window;
     ++share.layers;
     const int32_t v_dim = layer.v_aliases_k ? 0 : layer.v_dim;
+    const int64_t key = kHalfBytes * (layer.kv_heads * (layer.k_dim + v_dim) + layer.index_dim);
+    const int64_t page_keys = divide_up(kKvBlockTokens, layer.rate);
     share.token_bytes +=
-        kHalfBytes * (layer.kv_heads * (layer.k_dim + v_dim) + layer.index_dim) / layer.rate +
-        static_cast<int64_t>(sizeof(float)) * layer.source_dim;
+        key * page_keys / kKvBlockTokens + static_cast<int64_t>(sizeof(float)) * layer.source_dim;
   }
   for (const auto& [window, share] : shares) report.kv.push_back(share);
   report.state_bytes = state_entry_bytes(spec);

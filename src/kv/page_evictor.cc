@@ -70,7 +70,10 @@ bool PageEvictor::demote(int32_t node, size_t slot) {
 void PageEvictor::move_down(int32_t node, size_t slot, TierPage to) {
   const TierPage from = units_.pages_of(node)[slot];
   const bool held = ahead_ && from.tier == kPoolTier;
-  if (held) pool_.share(block_of(from));
+  if (held) {
+    units_.times().evicted(block_of(from));
+    pool_.share(block_of(from));
+  }
   units_.detach(node, slot);
   if (from.tier != kPoolTier) tiers_.release(from);
   units_.attach(node, slot, to);

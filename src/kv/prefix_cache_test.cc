@@ -532,11 +532,13 @@ TEST(PrefixCache, PagesThatGoAheadOfNeedComeFreeWithTheirStep) {
   rig.serve(numbers(8));
   rig.serve(numbers(8, 100));
   rig.cache.begin_plan(Ticket(100));
+  rig.cache.set_now(2);
   const PrefixMatch pinned = rig.cache.match({}, numbers(8, 100), 8);
   rig.cache.pin(pinned);
   EXPECT_EQ(rig.cache.evict_ahead(4), 2) << "what is pinned stays";
   EXPECT_EQ(rig.pool.unused_count(), 2);
   EXPECT_EQ(rig.pool.fenced_count(), 2);
+  EXPECT_DOUBLE_EQ(rig.cache.page_times().lifetime.sum, 4) << "two pages, two seconds each";
   TierMoves moves = rig.cache.take_moves();
   EXPECT_TRUE(moves.stores.empty());
   EXPECT_EQ(moves.stores_ahead.size(), 2u);

@@ -32,9 +32,17 @@ class TaskQueue {
   void post(std::function<void()> task) {
     {
       std::lock_guard lock(mutex_);
+      if (closed_) return;
       tasks_.push_back(std::move(task));
     }
     wake_.notify_one();
+  }
+  // Drops what waits and what comes later. A task holds its exchange, which holds the queue.
+  void close() {
+    std::deque<std::function<void()>> dropped;
+    std::lock_guard lock(mutex_);
+    closed_ = true;
+    tasks_.swap(dropped);
   }
 
   // Runs what is there, after waiting for something for a while.
@@ -52,6 +60,7 @@ class TaskQueue {
   std::mutex mutex_;
   std::condition_variable wake_;
   std::deque<std::function<void()>> tasks_;
+  bool closed_ = false;
 };
 
 // Keeps the one answer of a request. Batches have no streams and no impatient peer.
@@ -135,7 +144,8 @@ class BatchRun {
   // that an exception ends. (Exchange and answer hold each other.)
   ~BatchRun() {
     try {
-      give_up();
+      const Status given_up = give_up();
+      if (!given_up.ok()) log_error("a batch's last answers: {}", given_up.message());
     } catch (const std::exception& error) {
       log_error("a batch's requests were not all cancelled: {}", error.what());
     }
@@ -143,7 +153,7 @@ class BatchRun {
 
   Result<BatchProgress> run(const std::atomic<bool>& stop) {
     HR_RETURN_IF_ERROR(run_until(stop));
-    give_up();  // before its journal is told to be whole
+    HR_RETURN_IF_ERROR(give_up());  // before its journal is told to be whole
     HR_RETURN_IF_ERROR(journal_.sync());
     return progress_;
   }
@@ -232,10 +242,15 @@ class BatchRun {
     return ok_status();
   }
 
-  void give_up() {
+  // Answers that have come are kept: nobody computes them again.
+  Status give_up() {
+    tasks_->run_some(std::chrono::milliseconds(0));
+    const Status kept = collect();
     for (const auto& exchange : running_) exchange->give_up();
     tasks_->run_some(std::chrono::milliseconds(0));
+    tasks_->close();
     running_.clear();
+    return kept;
   }
 
   ServerState& state_;

@@ -537,7 +537,7 @@ std::string ServerMetrics::expose(const std::vector<Exposed>& models) {
     const std::lock_guard lock(series.expose_mutex);
     series.edge.set(model.edge);
     series.gateway.set(model.adapters);
-    if (model.stats) model.metrics->set_engine(*model.stats, true);
+    if (model.stats) model.metrics->set_engine(model.stats(), true);
     for (prometheus::MetricFamily& family : series.registry.Collect()) {
       const auto [at, fresh] = places.emplace(family.name, families.size());
       if (fresh) {

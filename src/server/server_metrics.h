@@ -3,6 +3,7 @@
 
 #include <atomic>
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <optional>
 #include <string>
@@ -56,10 +57,11 @@ class ServerMetrics {
   // The engine goes, with these last numbers; the next one begins at 0, and sums go on.
   void on_unloaded(const EngineStats& last);
 
-  // What expose() says of a model. No `stats`: it has no engine now.
+  // What expose() says of a model. `stats` is asked while nobody else exposes the model, so that
+  // what is added is never of an earlier time than what was. None: it has no engine now.
   struct Exposed {
     std::shared_ptr<ServerMetrics> metrics;  // keeps the engine too, which would end with more
-    std::optional<EngineStats> stats;
+    std::function<EngineStats()> stats;
     EdgeStats edge;
     OpenAdapters adapters;
   };

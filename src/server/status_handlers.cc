@@ -140,7 +140,7 @@ std::vector<ServerMetrics::Exposed> exposed_models(ServerState& state, const Bat
     model.metrics = state.models.metrics(place);
     if (const ModelLease loaded = state.models.look_at(place)) {
       model.metrics = std::shared_ptr<ServerMetrics>(loaded, model.metrics.get());
-      model.stats = loaded->stats();
+      model.stats = [loaded] { return loaded->stats(); };
       model.edge.pins = labelled_pins(state, *loaded);
       model.adapters = open_adapters(state, *loaded);
     }

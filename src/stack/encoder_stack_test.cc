@@ -265,6 +265,29 @@ TEST(EncoderStack, AGgufEncoderGeneratesNoText) {
       << source->config().status().message();
 }
 
+// Its file does not say that classes are made of the mean of the rows; those of bert are of the
+// first one.
+TEST(EncoderStack, AGgufModernBertMakesClassesOfTheMean) {
+  const auto stack = EmbeddingStack::load({.model = kEncoders + "modernbert_classes.gguf",
+                                           .device = {.threads = 2},
+                                           .load = {.dtype = DType::kF32}});
+  ASSERT_TRUE(stack.ok()) << stack.status().message();
+  const Json rows = read_encoder_json(kEncoders + "modernbert_classes/logits.json");
+  ASSERT_EQ(rows.as_array().size(), 5u);
+  for (const Json& row : rows.as_array()) {
+    EmbeddingText text;
+    for (const Json& id : row.find("ids")->as_array()) {
+      text.ids.push_back(static_cast<TokenId>(id.as_int()));
+    }
+    const std::vector<float> logits = vectors_of((*stack)->engine(), {text});
+    const Json::Array& golden = row.find("logits")->as_array();
+    ASSERT_EQ(logits.size(), golden.size());
+    for (size_t i = 0; i < logits.size(); ++i) {
+      EXPECT_NEAR(logits[i], golden[i].as_double(), 5e-6) << write_json(*row.find("ids"));
+    }
+  }
+}
+
 // The converter leaves the pooler out of this class: scores would be others than its makers'.
 TEST(EncoderStack, AGgufClassifierWithoutItsDenseLayerIsRefused) {
   const auto stack =

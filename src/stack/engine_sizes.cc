@@ -121,7 +121,8 @@ ModelWork estimated_work(const LoadedModel& loaded, const KvPlan& kv, KeyLayout 
     if (like == work.attention.end()) {
       like = work.attention.insert(like, ModelWork::Attention{.window = layer.window});
     }
-    like->operations_per_key += 2.0 * spec.query_heads * (layer.k_dim + layer.v_dim) / stages;
+    like->operations_per_key +=
+        2.0 * spec.query_heads * (layer.k_dim + layer.v_dim) / layer.rate / stages;
     like->key_bytes += page / kv.block_tokens / stages;
   }
   return work;

@@ -165,7 +165,10 @@ class GgufEncoderReader {
     // As in a folder that says nothing of it.
     const PoolingConfig rows =
         read.value_or(PoolingConfig{.pooling = Pooling::kMean, .normalise = true});
-    config_.pooling = rows.head ? Pooling::kFirst : rows.pooling;
+    // A file does not say what its classes are made from: here whoever converts ModernBERTs takes
+    // the mean, whatever the folder says.
+    const Pooling of_classes = config_.modern ? Pooling::kMean : Pooling::kFirst;
+    config_.pooling = rows.head ? of_classes : rows.pooling;
     config_.normalise = rows.normalise;
     config_.head = rows.head;
     if (!config_.head || has_tensor("cls.weight")) return ok_status();

@@ -7,7 +7,8 @@ with them, for src/stack's tests.
 
 bert and modernbert are the models of tests/data/encoders/, whose vectors.json counts. nomic-bert is a new one. Of jina-bert-v2, which
 transformers does not have, the vectors are those of the lines below. bert.gguf has a WordPiece, and tests/data/encoders/bert_texts.json
-what HF tokenizers make of texts with it. bert_reranker.gguf is the converter's file of a class with a pooler, which it leaves out.
+what HF tokenizers make of texts with it. bert_reranker.gguf is the converter's file of a class with a pooler, which it leaves out;
+modernbert_classes.gguf is a new one, whose classes are of the mean, which its file does not say.
 """
 
 import json
@@ -19,7 +20,7 @@ import gguf
 import torch
 from safetensors.torch import load_file
 from tokenizers import Tokenizer, models, normalizers, pre_tokenizers, processors
-from transformers import NomicBertConfig, NomicBertModel
+from transformers import ModernBertConfig, ModernBertForSequenceClassification, NomicBertConfig, NomicBertModel
 
 FOLDER = os.path.join(os.path.dirname(__file__), "../data/encoders")
 LENGTHS = [1, 2, 7, 16, 44]
@@ -190,6 +191,39 @@ def make_jina():
     writer.write()
 
 
+def write_modern(name, config, state):
+    writer = Writer(name, "modern-bert", layers=4)
+    writer.file.add_layer_norm_eps(config["norm_eps"])
+    writer.file.add_rope_freq_base(config["rope_parameters"]["full_attention"]["rope_theta"])
+    writer.file.add_rope_freq_base_swa(config["rope_parameters"]["sliding_attention"]["rope_theta"])
+    writer.file.add_sliding_window(config["local_attention"])
+    writer.file.add_sliding_window_pattern(3)
+    if "classifier.out_proj.weight" in state:
+        writer.file.add_pooling_type(gguf.PoolingType.RANK)
+        writer.file.add_classifier_output_labels(list(config["id2label"].values()))
+    else:
+        writer.file.add_pooling_type(gguf.PoolingType.CLS)
+    writer.tensors(state)
+    writer.write()
+
+
+def make_modern_classes():
+    torch.manual_seed(9)
+    random.seed(9)
+    model = ModernBertForSequenceClassification(ModernBertConfig(
+        vocab_size=40, hidden_size=16, intermediate_size=24, num_hidden_layers=4, num_attention_heads=2, initializer_range=0.3,
+        max_position_embeddings=48, local_attention=8, pad_token_id=1, bos_token_id=0, eos_token_id=2, cls_token_id=0, sep_token_id=2,
+        classifier_pooling="mean", num_labels=3)).eval()
+    draw(model)
+    rows = []
+    for length in LENGTHS:
+        ids = [random.randrange(2, 40) for _ in range(length)]
+        with torch.no_grad():
+            rows.append({"ids": ids, "logits": model(input_ids=torch.tensor([ids])).logits[0].tolist()})
+    write_json(rows, "modernbert_classes", "logits.json")
+    write_modern("modernbert_classes", model.config.to_dict(), {k.removeprefix("model.").replace("classifier.", "classifier.out_proj."): v for k, v in model.state_dict().items()})
+
+
 def main():
     config = json.load(open(os.path.join(FOLDER, "bert/config.json")))
     writer = Writer("bert", "bert")
@@ -201,15 +235,8 @@ def main():
     write_texts()
 
     config = json.load(open(os.path.join(FOLDER, "modernbert/config.json")))
-    writer = Writer("modernbert", "modern-bert", layers=4)
-    writer.file.add_layer_norm_eps(config["norm_eps"])
-    writer.file.add_rope_freq_base(config["rope_parameters"]["full_attention"]["rope_theta"])
-    writer.file.add_rope_freq_base_swa(config["rope_parameters"]["sliding_attention"]["rope_theta"])
-    writer.file.add_sliding_window(config["local_attention"])
-    writer.file.add_sliding_window_pattern(3)
-    writer.file.add_pooling_type(gguf.PoolingType.CLS)
-    writer.tensors(load_file(os.path.join(FOLDER, "modernbert/model.safetensors")))
-    writer.write()
+    write_modern("modernbert", config, load_file(os.path.join(FOLDER, "modernbert/model.safetensors")))
+    make_modern_classes()
 
     make_nomic()
     make_jina()
