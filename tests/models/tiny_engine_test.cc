@@ -294,6 +294,7 @@ TEST(TinyEngine, KeysThatTokensShareAreThoseOfTheTextAlone) {
         .method = ProposalMethod::kNgram, .tokens_max = 5, .lookup_min = 1};
     options.batch.max_num_batched_tokens = 24;
     options.runner.poison_kv = true;
+    options.engine.scheduler.admission_headroom = 0;  // so that too many join
     options.memory.kv_cache_memory_bytes =
         groups * (kLength / kBlockTokens + 3) * (info.kv_bytes / info.block_count);
     auto found = ModelUnderTest::load(options);
@@ -308,6 +309,7 @@ TEST(TinyEngine, KeysThatTokensShareAreThoseOfTheTextAlone) {
     }
     const SchedulerStats stats = found->stack().engine().stats().scheduler;
     EXPECT_GT(stats.prefix_cache_hits, 5u);
+    EXPECT_GT(stats.preemptions, 0u);
     EXPECT_GT(stats.proposals.proposed, stats.proposals.accepted);
   }
 }
