@@ -138,6 +138,27 @@ TEST(BlocksGemvTurns, EveryStageOfEveryGroupIsOneWarps) {
   }
 }
 
+// What is asked for stage by stage comes in the order in which it is taken, group by group.
+TEST(BlocksGemvTurns, WhoSkipsAGroupIsWhereOneStageAtATimeLeads) {
+  for (const int32_t stages : {1, 3, 16, 56}) {
+    for (int32_t warp = 0; warp < kBlocksGemvWarps; ++warp) {
+      BlocksGemvTurn asks, takes;
+      asks.begin(0, 7, stages, warp);
+      takes.begin(0, 7, stages, warp);
+      while (takes.left > 0) {
+        const int32_t count = std::min(takes.left, stages - takes.stage);
+        for (int32_t i = 0; i < count; ++i) {
+          EXPECT_EQ(asks.group, takes.group);
+          EXPECT_EQ(asks.stage, takes.stage + i);
+          asks.skip(1);
+        }
+        takes.skip(count);
+      }
+      EXPECT_EQ(asks.left, 0);
+    }
+  }
+}
+
 TEST(BlocksGemvTurns, GateStandsBesideItsUp) {
   std::vector<int32_t> order;
   for (int32_t i = 0; i < 6; ++i) order.push_back(blocks_gemv_group(i, 6, true));

@@ -323,8 +323,8 @@ TEST(LinearCuda, PackedBlocksOfManyRows) {
       cuda, {DType::kF16, DType::kF32, DType::kQ4_K, DType::kQ6_K, 2, 9000, 4096, true, false});
 }
 
-// Several groups of a thread block, in several rounds; stages that do not divide among warps; K
-// whose stages are fewer than warps.
+// Several groups of a thread block; stages that do not divide among warps; K whose stages are fewer
+// than warps; groups whose sums meet in several rounds.
 TEST(LinearCuda, StreamedBlocksAgreeWithSumsInDouble) {
   HR_CUDA_DEVICE_OR_SKIP(cuda);
   for (const DType type : kWeightTypes) {
@@ -334,6 +334,10 @@ TEST(LinearCuda, StreamedBlocksAgreeWithSumsInDouble) {
     run_packed_case(cuda,
                     {DType::kBF16, DType::kF32, type, DType::kQ8_0, 5, 150, 4608, true, false});
     run_packed_case(cuda, {DType::kBF16, DType::kBF16, type, type, 2, 70, 14336, false, true});
+  }
+  for (const DType type : {DType::kQ4_K, DType::kQ8_0}) {
+    run_packed_case(cuda, {DType::kBF16, DType::kF32, type, type, 1, 112000, 512, false, true});
+    run_packed_case(cuda, {DType::kBF16, DType::kF32, type, type, 8, 18000, 512, false, false});
   }
 }
 
