@@ -98,8 +98,8 @@ constexpr bool has_no_gguf(std::string_view architecture) {
          architecture == "granite-swa" || architecture == "bitnet" || architecture == "axk1" ||
          architecture == "hy_v4" || architecture == "longcat-flash" || architecture == "zamba2" ||
          architecture == "lfm3" || architecture == "flint" || architecture == "kolibri1" ||
-         architecture == "sarvam-moe" || architecture == "qwen3vlmoe" ||
-         architecture == "minimax-m3" || architecture == "deepseek4";
+         architecture == "sarvam-moe" || architecture == "minimax-m3" ||
+         architecture == "deepseek4";
 }
 
 void gpt2_defaults(ModelConfig& config);

@@ -550,15 +550,6 @@ void nemotron_h_defaults(ModelConfig& config) {
                     .scores = ExpertScores::kSigmoid};
 }
 
-const ModelFamily* find_gguf_only_family(std::string_view architecture) {
-  static const ModelFamily kNemotronHMoe = [] {
-    ModelFamily family = *find_hf_family(kNemotronHClasses[0]);
-    family.architecture = "nemotron_h_moe";
-    return family;
-  }();
-  return architecture == kNemotronHMoe.architecture ? &kNemotronHMoe : nullptr;
-}
-
 Status read_state_space(const Json& json, const ConfigSource& source, ModelConfig& config) {
   return StateSpaceReader(json, source, config).read();
 }

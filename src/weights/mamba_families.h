@@ -160,9 +160,6 @@ void falcon_h1_defaults(ModelConfig& config);
 void nemotron_h_defaults(ModelConfig& config);
 void zamba2_defaults(ModelConfig& config);
 
-// A family that only GGUF files name so: Nemotron-H with mixtures. Null where it is none.
-const ModelFamily* find_gguf_only_family(std::string_view architecture);
-
 // Whether some of a family's layers are state spaces.
 constexpr bool has_state_space(const ModelFamily& family) {
   return family.other_mixer == LayerMixer::kMamba || family.other_mixer == LayerMixer::kMamba2 ||

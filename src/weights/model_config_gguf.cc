@@ -25,7 +25,7 @@ class GgufConfigReader {
  public:
   GgufConfigReader(const GgufFile& file, const ModelFamily& family)
       : file_(file), family_(family), source_{file.name(), &family, true} {
-    config_.architecture = family.architecture;
+    config_.architecture = architecture_of_gguf(family.architecture);
     config_.rope_theta = 1e4;
   }
 

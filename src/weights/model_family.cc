@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 #include <tuple>
+#include <vector>
 
 #include <fmt/format.h>
 
@@ -197,6 +198,36 @@ bool activations_fit_f16(const ModelConfig& config) {
          std::ranges::any_of(model_families(), [&](const ModelFamily& family) {
            return family.architecture == config.architecture && family.activations_fit_f16;
          });
+}
+
+namespace {
+
+// Names that GGUF files alone have of a class, whose keys begin with them.
+const ModelFamily* find_gguf_only_family(std::string_view architecture) {
+  struct Name {
+    std::string_view architecture, hf_class;
+  };
+  constexpr Name kNames[] = {{"nemotron_h_moe", "NemotronHForCausalLM"},
+                             {"qwen2vl", "Qwen2VLForConditionalGeneration"},
+                             {"qwen3vl", "Qwen3VLForConditionalGeneration"}};
+  static const std::vector<ModelFamily> kFamilies = [&] {
+    std::vector<ModelFamily> families;
+    for (const Name& name : kNames) {
+      families.push_back(*find_hf_family(name.hf_class));
+      families.back().architecture = name.architecture;
+    }
+    return families;
+  }();
+  const auto found = std::ranges::find(kFamilies, architecture, &ModelFamily::architecture);
+  return found == kFamilies.end() ? nullptr : &*found;
+}
+
+}  // namespace
+
+std::string_view architecture_of_gguf(std::string_view name) {
+  // As text these are what they are made of; of Nemotron-H's mixtures tensors have other names.
+  if (name == "qwen2vl") return "qwen2";
+  return name == "qwen3vl" ? "qwen3" : name;
 }
 
 Result<const ModelFamily*> find_gguf_family(const GgufFile& file) {

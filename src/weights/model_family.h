@@ -117,6 +117,8 @@ std::span<const ConfigField> common_fields();
 std::span<const ModelFamily> model_families();
 // kUnsupported naming the architecture or class, and those that are known.
 Result<const ModelFamily*> find_gguf_family(const GgufFile& file);
+// ModelConfig::architecture of files of that name.
+std::string_view architecture_of_gguf(std::string_view name);
 const ModelFamily* find_hf_family(std::string_view hf_class);
 
 // What a class of config.json is made for.

@@ -564,7 +564,11 @@ SEEING_FOLDERS = {
     "glm4v": ("Glm4v", dict(hidden_size=64, **of_three_positions([1, 1, 2], partial_rotary_factor=0.5)), "bfloat16"),
     "glm4v-moe": ("Glm4vMoe", GLM4V_MOE, "bfloat16"),
 }
-FURTHER_GGUF_FILES = {"mistral4-gguf": ("Mistral4", MISTRAL4)}
+# The text halves of models that see; the names of theirs that files have, with the parts of a head that turn by place and time.
+SEEING_GGUF_FILES = {"qwen2-vl-gguf": ("Qwen2", dict()), "qwen3-vl-gguf": ("Qwen3", dict(**HEADS_16, tie_word_embeddings=True)),
+                     "qwen3-vl-moe-gguf": ("Qwen3Moe", QWEN3_MOE)}
+SEEING_ARCHITECTURES = {"qwen2-vl-gguf": "qwen2vl", "qwen3-vl-gguf": "qwen3vl", "qwen3-vl-moe-gguf": "qwen3vlmoe"}
+FURTHER_GGUF_FILES = {"mistral4-gguf": ("Mistral4", MISTRAL4), **SEEING_GGUF_FILES}
 # Blocks of keys that are parts of pages, whole pages, and several.
 MINIMAX_M3 = dict(num_hidden_layers=4, layer_types=["full_attention", *["minimax_m3_sparse"] * 3], mlp_layer_types=["dense", "sparse", "sparse", "sparse"],
                   head_dim=16, rotary_dim=8, intermediate_size=24, dense_intermediate_size=48, shared_intermediate_size=40, num_local_experts=8, num_experts_per_tok=3,
@@ -1600,8 +1604,11 @@ def write_gguf(path, kind, model):
         return write_mamba_gguf(path, kind, model)
     architecture = ARCHITECTURES[kind]
     config = model.config
-    writer = gguf.GGUFWriter(path, architecture)
+    of_file = SEEING_ARCHITECTURES.get(pathlib.Path(path).stem, architecture)
+    writer = gguf.GGUFWriter(path, of_file)
     write_keys(writer, config, architecture)
+    if of_file != architecture:
+        writer.add_rope_dimension_sections([2, 3, 3, 0])
     for name, factors in rope_tensors(config).items():
         writer.add_tensor(name, numpy.array(factors, dtype=numpy.float32))
     post_norms = architecture in ("gemma2", "gemma3", "olmo2")
