@@ -80,12 +80,14 @@ class AnswerGrammar {
     for (char c : std::string_view(" \t\r\n")) blank.add(static_cast<uint8_t>(c));
     const GrammarPiece layout = builder_.repeat(builder_.bytes(blank), 0, 4);
     const GrammarPiece thoughts = builder_.declare();
-    add_text_until(builder_, thoughts, reasoning->close, GrammarBuilder::join({layout, answer}),
-                   false);
+    const GrammarPiece then = GrammarBuilder::join({layout, answer});
+    add_free_text(builder_, thoughts,
+                  {.ends = {{.text = reasoning->close, .then = then}}, .marks = reasoning->inner});
     if (plan_.starts_in_reasoning) return thoughts;
-    const GrammarPiece opened =
-        GrammarBuilder::join({mark_grammar(builder_, reasoning->open), thoughts});
-    return builder_.choice({answer, opened});
+    std::vector<std::string_view> marks(reasoning->inner.begin(), reasoning->inner.end());
+    marks.push_back(reasoning->open);
+    const GrammarPiece open = spelled_grammar(builder_, reasoning->open, marks);
+    return builder_.choice({answer, GrammarBuilder::join({open, thoughts})});
   }
 
   const AnswerPlan& plan_;

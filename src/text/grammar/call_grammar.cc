@@ -6,6 +6,7 @@
 #include <fmt/format.h>
 
 #include "text/grammar/json_schema_grammar.h"
+#include "text/grammar/loose_arguments.h"
 #include "text/grammar/tagged_arguments.h"
 
 namespace headrace {
@@ -67,24 +68,30 @@ Result<GrammarPiece> CallGrammar::arguments_of(const CallSpelling& spelling,
                                                const CallForm::Tool& tool) {
   const auto [known, is_new] = arguments_.try_emplace({&tool, spelling.tags});
   if (!is_new) return known->second;
-  if (!spelling.tags) {
+  if (!spelling.tags && !spelling.loose) {
     HR_ASSIGN_OR_RETURN(known->second, json_arguments(builder_, json_, tool));
     return known->second;
   }
-  if (!json_in_tags_) {
-    json_in_tags_ = std::make_unique<JsonGrammar>(builder_, coded_in_tags(*spelling.tags));
-  }
+  if (!json_of_values_) json_of_values_ = json_of_values(spelling);
   const auto make = [&](GrammarBuilder& builder, JsonGrammar& json) {
-    return tagged_arguments(builder, json, *spelling.tags, marks_, tool.parameters);
+    return spelling.tags ? tagged_arguments(builder, json, *spelling.tags, marks_, tool.parameters)
+                         : loose_arguments(builder, json, *spelling.loose, marks_, tool.parameters);
   };
   const bool any = tool.parameters.is_null() || is_any(tool.parameters) ||
                    (!tool.strict && !has_call_form(make));
   if (any) {
-    return known->second = any_tagged_arguments(builder_, *json_in_tags_, *spelling.tags, marks_,
-                                                tool.parameters);
+    return known->second = spelling.tags
+                               ? any_tagged_arguments(builder_, *json_of_values_, *spelling.tags,
+                                                      marks_, tool.parameters)
+                               : any_loose_arguments(builder_, *json_of_values_, *spelling.loose);
   }
-  HR_ASSIGN_OR_RETURN(known->second, make(builder_, *json_in_tags_));
+  HR_ASSIGN_OR_RETURN(known->second, make(builder_, *json_of_values_));
   return known->second;
+}
+
+std::unique_ptr<JsonGrammar> CallGrammar::json_of_values(const CallSpelling& spelling) {
+  if (spelling.tags) return std::make_unique<JsonGrammar>(builder_, coded_in_tags(*spelling.tags));
+  return std::make_unique<JsonGrammar>(builder_, CodePointSet(), spelling.loose->quote.empty());
 }
 
 GrammarPiece CallGrammar::id_of(CallIdForm form) {
@@ -106,7 +113,7 @@ Result<GrammarPiece> CallGrammar::call_of(const CallSpelling& spelling,
   }
   HR_ASSIGN_OR_RETURN(const GrammarPiece arguments, arguments_of(spelling, tool));
   GrammarPiece id;
-  if (spelling.id != CallIdForm::kNone)
+  if (spelling.id != CallIdForm::kNone && spelling.before_id.empty())
     id = join({id_of(spelling.id), spelled(spelling.behind_id)});
   return join({builder_.literal(name), spelled(spelling.behind_name), id, arguments});
 }
@@ -118,7 +125,9 @@ Result<GrammarPiece> CallGrammar::call(const CallSpelling& spelling) {
     if (!one.ok()) return at_field(one.status(), tool.field);
     calls.push_back(*std::move(one));
   }
-  return builder_.choice({join({spelled(spelling.before_name), builder_.choice(calls),
+  GrammarPiece id;
+  if (!spelling.before_id.empty()) id = join({spelled(spelling.before_id), id_of(spelling.id)});
+  return builder_.choice({join({id, spelled(spelling.before_name), builder_.choice(calls),
                                 spelled(spelling.behind_arguments), spelled(spelling.close)})});
 }
 
@@ -153,7 +162,7 @@ Result<GrammarPiece> CallGrammar::behind_mark(const CallSpelling& spelling) {
 Result<GrammarPiece> CallGrammar::answer(const CallSpelling& spelling) {
   if (!spelling.marks_each) {
     HR_ASSIGN_OR_RETURN(const GrammarPiece calls, behind_mark(spelling));
-    return join({mark(), calls});
+    return join({spelled(spelling.section_open), mark(), calls});
   }
   HR_ASSIGN_OR_RETURN(const GrammarPiece one, call(spelling));
   const GrammarPiece whole = builder_.choice(

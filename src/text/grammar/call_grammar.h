@@ -34,6 +34,7 @@ class CallGrammar {
   Result<GrammarPiece> call(const CallSpelling& spelling);
   Result<GrammarPiece> call_of(const CallSpelling& spelling, const CallForm::Tool& tool);
   Result<GrammarPiece> arguments_of(const CallSpelling& spelling, const CallForm::Tool& tool);
+  std::unique_ptr<JsonGrammar> json_of_values(const CallSpelling& spelling);
   Result<GrammarPiece> listed(const CallSpelling& spelling);
   Result<GrammarPiece> behind_mark(const CallSpelling& spelling);
   Result<GrammarPiece> answer(const CallSpelling& spelling);
@@ -46,8 +47,8 @@ class CallGrammar {
   const AnswerPlan& plan_;
   const ToolDialect& dialect_;
   const std::vector<std::string_view> marks_ = tool_marks(dialect_);
-  std::unique_ptr<JsonGrammar> json_in_tags_;
-  // Of a tool, as JSON or between tags: several spellings may ask for them.
+  std::unique_ptr<JsonGrammar> json_of_values_;  // of arguments that are named one by one
+  // Of a tool, as JSON or otherwise: several spellings may ask for them.
   std::map<std::pair<const CallForm::Tool*, const TaggedCallForm*>, GrammarPiece> arguments_;
 };
 

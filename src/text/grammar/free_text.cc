@@ -79,12 +79,23 @@ class TextAutomaton {
  private:
   void add_end(size_t index) {
     const std::string mark(text_.ends[index].text);
-    patterns_[mark] = index;
     patterns_[control_spelling(mark)] = index;
-    const auto [at, inner] = find_mark(mark, text_.marks, mark);
-    if (!inner.empty()) patterns_[mark.substr(0, at) + kControl + mark.substr(at)] = index;
     names_.insert(mark);
-    if (!inner.empty()) names_.insert(std::string(inner));
+    add_spellings(index, {}, mark);
+  }
+
+  // `spelled` and what is left of the mark, in which each mark may be a control token.
+  void add_spellings(size_t index, const std::string& spelled, std::string_view left) {
+    const auto [at, inner] = find_mark(left, text_.marks, text_.ends[index].text);
+    if (inner.empty()) {
+      patterns_[spelled + std::string(left)] = index;
+      return;
+    }
+    names_.insert(std::string(inner));
+    const std::string front = spelled + std::string(left.substr(0, at));
+    const std::string_view behind = left.substr(at + inner.size());
+    add_spellings(index, front + std::string(inner), behind);
+    add_spellings(index, front + control_spelling(inner), behind);
   }
 
   void add_beginnings(const std::string& pattern) {

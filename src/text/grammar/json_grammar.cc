@@ -38,8 +38,11 @@ std::string json_text(std::string_view text) {
 
 }  // namespace
 
-JsonGrammar::JsonGrammar(GrammarBuilder& builder, CodePointSet coded)
-    : builder_(builder), coded_(std::move(coded)), escaped_(escaped_with(coded_)) {
+JsonGrammar::JsonGrammar(GrammarBuilder& builder, CodePointSet coded, bool python_words)
+    : builder_(builder),
+      coded_(std::move(coded)),
+      python_words_(python_words),
+      escaped_(escaped_with(coded_)) {
   const GrammarPiece blanks = builder.repeat(builder.bytes(bytes_of(" \t")), 0, 20);
   const GrammarPiece line = builder.repeat(builder.literal("\n"), 1, 2);
   space_ =
@@ -54,11 +57,19 @@ JsonGrammar::JsonGrammar(GrammarBuilder& builder, CodePointSet coded)
   const GrammarPiece more_items =
       builder.repeat(GrammarBuilder::join({comma(), value_}), 0, kNoLimit);
   array_ = builder.choice({list_of({}), list_of(GrammarBuilder::join({value_, more_items}))});
-  for (const GrammarPiece& each :
-       {object_, array_, string_, number({}, {}), builder.literal("true"), builder.literal("false"),
-        builder.literal("null")}) {
+  for (const GrammarPiece& each : {object_, array_, string_, number({}, {}), boolean(), null()}) {
     builder.add(value_, each);
   }
+}
+
+GrammarPiece JsonGrammar::null() {
+  return python_words_ ? builder_.one_of({"null", "None"}) : builder_.literal("null");
+}
+
+GrammarPiece JsonGrammar::boolean() {
+  std::vector<std::string> words = {"true", "false"};
+  if (python_words_) words.insert(words.end(), {"True", "False"});
+  return builder_.one_of(std::move(words));
 }
 
 GrammarPiece JsonGrammar::escape() {

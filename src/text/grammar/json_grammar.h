@@ -23,8 +23,9 @@ struct NumberBound {
 class JsonGrammar {
  public:
   // `coded`: ASCII characters that stand in strings by their code alone, as \u003c, where the text
-  // around the JSON would take them for its own.
-  explicit JsonGrammar(GrammarBuilder& builder, CodePointSet coded = {});
+  // around the JSON would take them for its own. `python_words`: True, False and None may stand for
+  // JSON's words.
+  explicit JsonGrammar(GrammarBuilder& builder, CodePointSet coded = {}, bool python_words = false);
 
   // Nothing, a space, or one or two line breaks with up to 20 blanks.
   const GrammarPiece& space() const { return space_; }
@@ -44,6 +45,8 @@ class JsonGrammar {
   // Exactly this value, without white space.
   GrammarPiece literal(const Json& value) { return builder_.literal(text_of(value)); }
   std::string text_of(const Json& value) const;
+  GrammarPiece null();
+  GrammarPiece boolean();
 
   // "key": value
   GrammarPiece member(const GrammarPiece& key, const GrammarPiece& value);
@@ -71,6 +74,7 @@ class JsonGrammar {
 
   GrammarBuilder& builder_;
   const CodePointSet coded_;
+  const bool python_words_;
   const CodePointSet escaped_;  // those that no string holds plainly
   GrammarPiece space_, value_, object_, array_, string_, character_;
 };

@@ -297,8 +297,7 @@ class SchemaCompiler {
     if (type == "array") return array(place);
     if (type == "string") return string(place);
     if (type == "number" || type == "integer") return number(place, type == "integer");
-    if (type == "null") return builder_.literal("null");
-    return builder_.one_of({"true", "false"});
+    return type == "null" ? json_.null() : json_.boolean();
   }
 
   // A count such as minItems. Absent: `otherwise`.

@@ -10,18 +10,13 @@
 #include "text/grammar/free_text.h"
 #include "text/grammar/json_schema_grammar.h"
 #include "text/grammar/json_schema_keywords.h"
+#include "text/grammar/named_arguments.h"
 #include "text/grammar/regex_grammar.h"
 #include "text/output/argument_schema.h"
 #include "text/output/tool_list.h"
 
 namespace headrace {
 namespace {
-
-bool lists(const Json* names, const std::string& name) {
-  if (!names || !names->is_array()) return false;
-  const Json::Array& all = names->as_array();
-  return std::find(all.begin(), all.end(), Json(name)) != all.end();
-}
 
 class TaggedArguments {
  public:
@@ -34,14 +29,13 @@ class TaggedArguments {
         line_(builder.optional(builder.literal("\n"))) {}
 
   Result<GrammarPiece> of(const Json& schema) {
-    HR_RETURN_IF_ERROR(check_object(schema));
+    HR_RETURN_IF_ERROR(check_named_arguments(schema));
     GrammarPiece all = behind_name();
     static const Json kNone = Json::object();
     const Json* const properties = schema.find("properties");
     for (const auto& [key, property] : (properties ? *properties : kNone).as_object()) {
       HR_ASSIGN_OR_RETURN(const GrammarPiece one, argument(schema, key, property));
-      const bool required = lists(schema.find("required"), key);
-      all = join({all, required ? one : builder_.optional(one)});
+      all = join({all, is_required(schema, key) ? one : builder_.optional(one)});
     }
     if (const Json* required = schema.find("required")) {
       for (const Json& name : required->as_array()) {
@@ -81,43 +75,29 @@ class TaggedArguments {
     return GrammarBuilder::join(pieces);
   }
   GrammarPiece spelled(std::string_view text) { return spelled_grammar(builder_, text, marks_); }
-  GrammarPiece behind_name() { return join({spelled(form_.name_end), line_}); }
-
-  static Status no(std::string_view place, std::string_view what) {
-    return unsupported(fmt::format("{}: {}", place, what));
-  }
-
-  // Of the object that arguments are, names and what is said of each can be kept to.
-  Status check_object(const Json& schema) {
-    if (!schema.is_object()) return invalid_argument("#: arguments must be an object");
-    HR_RETURN_IF_ERROR(check_schema_keywords(schema, "#"));
-    const Json* type = schema.find("type");
-    if (type && *type != Json("object")) return invalid_argument("#: arguments must be an object");
-    for (std::string_view keyword : {"$ref", "enum", "const", "anyOf", "oneOf", "allOf"}) {
-      if (schema.find(keyword)) {
-        return no("#",
-                  fmt::format("\"{}\" of arguments that this model writes between tags", keyword));
-      }
-    }
-    // What JSON cannot be held to is refused by its rules and words, in a grammar of its own.
-    GrammarBuilder builder;
-    JsonGrammar json(builder);
-    HR_ASSIGN_OR_RETURN(const GrammarPiece whole, json_schema_grammar(builder, json, schema));
-    return builder.finish(whole).status();
+  GrammarPiece behind_name() {
+    if (form_.number_end.empty()) return join({spelled(form_.name_end), line_});
+    const GrammarPiece digits = builder_.bytes(ByteSet::of_range('0', '9'));
+    return join(
+        {spelled(form_.name_end), builder_.repeat(digits, 1, 3), spelled(form_.number_end), line_});
   }
 
   Status check_key(const std::string& key) const {
     const bool plain =
         !key.empty() && key.size() <= 256 && key.find_first_of("<>\"\n\r") == std::string::npos;
     if (plain) return ok_status();
-    return no("#/properties/" + key.substr(0, 64), "a name that does not go between tags");
+    return unsupported_at(property_place(key), "a name that does not go between tags");
   }
 
-  // What stands in front of a value. `kind`: of a form that tells it.
-  GrammarPiece in_front(const GrammarPiece& key, std::string_view kind) {
+  enum class Kind : uint8_t { kText, kJson };
+
+  // What stands in front of a value.
+  GrammarPiece in_front(const GrammarPiece& key, Kind kind) {
     GrammarPiece front = join({spelled(form_.argument_open), key, spelled(form_.key_end)});
     if (!form_.kind_end.empty()) {
-      front = join({front, builder_.literal(kind), spelled(form_.kind_end)});
+      std::vector<std::string> kinds{std::string(form_.text_kind)};
+      if (kind == Kind::kJson) kinds.assign(form_.json_kinds.begin(), form_.json_kinds.end());
+      front = join({front, builder_.one_of(std::move(kinds)), spelled(form_.kind_end)});
     }
     if (form_.value_open.empty()) return front;
     return join({front, line_, spelled(form_.value_open)});
@@ -132,31 +112,33 @@ class TaggedArguments {
                  line_});
   }
 
-  GrammarPiece whole(const GrammarPiece& key, std::string_view kind, const GrammarPiece& value) {
+  GrammarPiece whole(const GrammarPiece& key, Kind kind, const GrammarPiece& value) {
     return builder_.choice({join({in_front(key, kind), line_of_value(), value, line_of_value(),
                                   spelled(form_.value_close), behind_close(key)})});
+  }
+
+  // Any text up to value_close, and `then`.
+  GrammarPiece free_value(const GrammarPiece& then) {
+    FreeText free{.ends = {{.text = form_.value_close, .then = then}}, .marks = marks_};
+    if (!form_.text_open.empty()) free.ends.push_back({.text = form_.text_open, .never = true});
+    const GrammarPiece value = builder_.declare();
+    add_free_text(builder_, value, free);
+    return value;
   }
 
   // A value is any text up to its end.
   GrammarPiece text_argument(const GrammarPiece& key) {
     if (form_.closes_by_key()) {
-      const GrammarPiece value = builder_.declare();
-      add_free_text(
-          builder_, value,
-          {.ends = {{.text = form_.value_close, .then = behind_close(key)}}, .marks = marks_});
-      return builder_.choice({join({in_front(key, "true"), value})});
+      const GrammarPiece value = free_value(behind_close(key));
+      return builder_.choice({join({in_front(key, Kind::kText), value})});
     }
-    if (free_value_.empty()) {
-      free_value_ = builder_.declare();
-      add_free_text(builder_, free_value_,
-                    {.ends = {{.text = form_.value_close, .then = line_}}, .marks = marks_});
-    }
-    return builder_.choice({join({in_front(key, "true"), line_of_value(), free_value_})});
+    if (free_value_.empty()) free_value_ = free_value(line_);
+    return builder_.choice({join({in_front(key, Kind::kText), line_of_value(), free_value_})});
   }
 
   Result<GrammarPiece> argument(const Json& schema, const std::string& key, const Json& said) {
     HR_RETURN_IF_ERROR(check_key(key));
-    const std::string place = "#/properties/" + key.substr(0, 64);
+    const std::string place = property_place(key);
     const GrammarPiece name = builder_.literal(key);
     // As its reader finds what a value is meant as.
     const Json* const found = form_.closes_by_key() ? resolved_schema(&schema, &said) : &said;
@@ -165,20 +147,20 @@ class TaggedArguments {
     if (argument_kind(property) != ArgumentKind::kText) {
       HR_ASSIGN_OR_RETURN(const GrammarPiece value,
                           json_property_grammar(builder_, json_, schema, property, key));
-      return whole(name, "false", value);
+      return whole(name, Kind::kJson, value);
     }
     for (std::string_view keyword : {"$ref", "anyOf", "oneOf", "allOf"}) {
       if (property.find(keyword)) {
-        return no(place, fmt::format("\"{}\" of a text between tags", keyword));
+        return unsupported_at(place, fmt::format("\"{}\" of a text between tags", keyword));
       }
     }
     if (property.find("enum") || property.find("const")) {
       HR_ASSIGN_OR_RETURN(const GrammarPiece texts, listed_texts(place, property));
-      return whole(name, "true", texts);
+      return whole(name, Kind::kText, texts);
     }
     if (!speaks_of(property, SchemaFamily::kString)) return text_argument(name);
     HR_ASSIGN_OR_RETURN(const GrammarPiece text, formed_text(place, property));
-    return whole(name, "true", text);
+    return whole(name, Kind::kText, text);
   }
 
   Result<GrammarPiece> listed_texts(const std::string& place, const Json& schema) {
@@ -187,11 +169,15 @@ class TaggedArguments {
     for (const Json& value : list ? list->as_array() : Json::Array{*schema.find("const")}) {
       if (!value.is_string()) continue;
       if (value.as_string().find(form_.value_close) != std::string::npos) {
-        return no(place, "a text that holds the tag behind it");
+        return unsupported_at(place, "a text that holds the tag behind it");
+      }
+      if (!form_.text_open.empty() && value.as_string().starts_with(form_.text_open)) {
+        return unsupported_at(place, "a text that begins as a section of text");
       }
       texts.push_back(value.as_string());
     }
-    if (texts.empty()) return no(place, "\"enum\" without a text, where values are texts");
+    if (texts.empty())
+      return unsupported_at(place, "\"enum\" without a text, where values are texts");
     return builder_.one_of(std::move(texts));
   }
 

@@ -23,14 +23,15 @@ enum class CallIdForm : uint8_t {
 // One way of a dialect to write calls, where their form is enforced. MARK is any of the dialect's
 // `opens`, CALL is
 //   before_name NAME behind_name [ID behind_id] ARGUMENTS behind_arguments close
-// and an answer of calls is
+// (of a form that has the id in front: before_id ID before_name NAME behind_name ...), and an
+// answer of calls is
 //   marks_each: section_open lead MARK CALL (separator lead MARK CALL)* section_close
 //   else:       section_open MARK list_open CALL (separator CALL)* list_close
 // Marks of the dialect within these texts may come as the control tokens that are spelled so.
 struct CallSpelling {
   std::string_view section_open = {}, section_close = {};
   std::string_view lead = {};
-  std::string_view before_name = {}, behind_name = {}, behind_id = {};
+  std::string_view before_id = {}, before_name = {}, behind_name = {}, behind_id = {};
   std::string_view behind_arguments = {};
   // A call's end, behind which words may follow; empty: calls end the answer.
   std::string_view close = {};
@@ -38,8 +39,10 @@ struct CallSpelling {
   std::string_view list_open = {}, separator = {}, list_close = {};
   bool marks_each = true;
   CallIdForm id = CallIdForm::kNone;
-  // Arguments stand between these tags, up to `end`, which is `close`; nullptr: they are JSON.
+  // Arguments stand between these tags, up to `end`, which is `close`, or are written as a program
+  // writes them; both nullptr: they are JSON.
   const TaggedCallForm* tags = nullptr;
+  const LooseCallForm* loose = nullptr;
   bool name_in_json = false;  // it is spelled as a string of JSON; else it is a plain word
 };
 
@@ -61,6 +64,8 @@ struct ToolDialect {
   // Empty: the form of calls cannot be enforced (Harmony is apart: text/grammar/harmony_grammar.h).
   std::span<const CallSpelling> spellings = {};
   bool enforces_bare = false;  // calls without a mark are of the first spelling
+  // Marks that end an answer's words, whether the request has tools or not.
+  std::span<const std::string_view> answer_closes = {};
 };
 
 // Those of the dialect's calls: what opens them, layout, and what is inside of them.
@@ -68,11 +73,17 @@ std::vector<std::string_view> tool_marks(const ToolDialect& dialect);
 
 struct ReasoningDialect {
   std::string_view names;
-  std::string_view template_sign;
+  std::string_view template_sign;  // empty: by name only
   std::string_view open, close;
+  std::span<const std::string_view> inner = {};  // marks inside of marks
+  // What stands around the words of an answer and is no part of them: in front of them, and at the
+  // end of the answer or in front of a call.
+  std::span<const std::string_view> answer_opens = {}, answer_closes = {};
   bool harmony = false;
   // An answer without a thought may begin with `close`.
   bool closes_unopened = false;
+  bool calls_close = false;  // a call that opens inside of a thought ends it
+  bool in_content = false;   // thoughts are not told apart: they are content with their marks
 };
 
 std::span<const ToolDialect> tool_dialects();
