@@ -257,6 +257,38 @@ constexpr SpelledCall kSpelledCalls[] = {
     {"longcat_thinking",
      "<longcat_tool_call>f\n<longcat_arg_key>x</longcat_arg_key>\n<longcat_arg_value>1"
      "</longcat_arg_value>\n</longcat_tool_call>"},
+    {"jamba", "<tool_calls>[\n    {\"name\": \"f\", \"arguments\": {\"x\": 1}}\n]</tool_calls>"},
+    {"hunyuan_a13b", "<tool_calls>[{\"name\": \"f\", \"arguments\": {\"x\": 1}}]</tool_calls>"},
+    {"cohere_command3",
+     "<|START_ACTION|>[\n    {\"tool_call_id\": \"0\", \"tool_name\": \"f\", \"parameters\": "
+     "{\"x\": 1}}\n]<|END_ACTION|>"},
+    {"apertus", "<|tools_prefix|>[{\"f\": {\"x\": 1}}]<|tools_suffix|>"},
+    {"internlm",
+     "<|action_start|><|plugin|>\n{\"name\": \"f\", \"parameters\": {\"x\": 1}}<|action_end|>"},
+    {"gigachat3",
+     "<|message_sep|>\n\nfunction call<|role_sep|>\n{\"name\": \"f\", \"arguments\": {\"x\": 1}}"},
+    {"gigachat3", "<|function_call|>{\"name\": \"f\", \"arguments\": {\"x\": 1}}"},
+    {"xlam", "[{\"name\": \"f\", \"arguments\": {\"x\": 1}}]"},
+    {"step3",
+     "<｜tool_calls_begin｜>\n<｜tool_call_begin｜>function<｜tool_sep｜><steptml:invoke "
+     "name=\"f\">\n<steptml:parameter name=\"x\">1</steptml:parameter>\n</steptml:invoke>"
+     "<｜tool_call_end｜>\n<｜tool_calls_end｜>"},
+    {"dots",
+     "<dots_function_call>\n<invoke name=\"f\">\n<parameter name=\"x\">1</parameter>\n</invoke>\n"
+     "</dots_function_call>"},
+    {"minicpm5", "<function name=\"f\"><param name=\"x\">1</param></function>"},
+    {"hy_v3",
+     "<tool_calls>\n<tool_call>f<tool_sep>\n<arg_key>x</arg_key>\n<arg_value>1</arg_value>\n"
+     "</tool_call>\n</tool_calls>"},
+    {"pythonic", "[f(x=1)]"},
+    {"pythonic", "<|python_start|>[f(x=1), f(x=1)]"},
+    {"lfm2", "<|tool_call_start|>[f(x=1)]<|tool_call_end|>"},
+    {"olmo3", "<function_calls>\nf(x=1)\nf(x=1)\n</function_calls>"},
+    {"functiongemma", "<start_function_call>call:f{x:1}<end_function_call>"},
+    {"gemma4", "<|tool_call>call:f{x:1}<tool_call|>"},
+    {"kimi_k3",
+     "<|open|>tools<|sep|><|open|>call tool=\"f\" index=\"9\"<|sep|><|open|>argument key=\"x\" "
+     "type=\"number\"<|sep|>1<|close|>argument<|sep|><|close|>call<|sep|><|close|>tools<|sep|>"},
 };
 
 AnswerPlan counting_plan(std::string_view dialect, Need need) {
@@ -315,11 +347,9 @@ TEST(CallGrammar, BareCallsHaveTheirMarkBesideWordsOfAForm) {
 }
 
 TEST(CallGrammar, WhatCannotBeKeptToIsRefusedByName) {
-  std::string without;
   for (const ToolDialect& dialect : tool_dialects()) {
-    if (!enforces_calls(&dialect)) without += std::string(dialect.names) + ";";
+    EXPECT_TRUE(enforces_calls(&dialect)) << dialect.names;
   }
-  EXPECT_EQ(without, "functiongemma;gemma4;pythonic,llama4_pythonic;olmo3;");
   const auto error = [](std::string_view dialect, std::string_view name, std::string_view schema) {
     AnswerPlan plan = counting_plan(dialect, Need::kMustCall);
     plan.calls.tools = {{std::string(name), *parse_json(schema), "tools[0].function.parameters"}};
@@ -341,6 +371,45 @@ TEST(CallGrammar, WhatCannotBeKeptToIsRefusedByName) {
       has(error("glm45", "f", R"({"properties":{"a":{"type":"string","not":{}}}})"), "\"not\""));
   EXPECT_TRUE(has(error("glm45", "f", R"({"properties":{"a":{"enum":["</arg_value>"]}}})"),
                   "the tag behind it"));
+  for (std::string_view dialect : {"pythonic", "gemma4"}) {
+    EXPECT_TRUE(has(error(dialect, "f", R"({"oneOf":[{"type":"object"}]})"), "\"oneOf\""));
+    EXPECT_TRUE(has(error(dialect, "f", R"({"properties":{"a b":{}}})"), "a name"));
+    EXPECT_TRUE(has(error(dialect, "f", R"({"required":["2"]})"), "a name"));
+  }
+  EXPECT_TRUE(
+      has(error("gemma4", "f", R"({"properties":{"a":{"type":"string","enum":["<|\"|>"]}}})"),
+          "the quote behind it"));
+}
+
+// Arguments as programs write them: optional ones may lack, wherever they stand.
+TEST(CallGrammar, ArgumentsOfProgramsAreOfTheirSchemas) {
+  constexpr std::string_view kSchema =
+      R"({"type":"object","properties":{"a":{"type":"string"},"b":{"type":"boolean"},
+          "c":{"type":["integer","null"]},"d":{"type":"string","enum":["x","y"]},
+          "e":{"type":"array","items":{"type":"string"}}},"required":["b"]})";
+  const auto taken = [&](std::string_view dialect, std::string_view text) {
+    AnswerPlan plan = counting_plan(dialect, Need::kMustCall);
+    plan.calls.tools = {{"f", *parse_json(kSchema), "tools[0]"}};
+    return takes(plan, text);
+  };
+  for (std::string_view arguments :
+       {R"(a="it's", b=True)", "b=true", R"(b=False, c=None, d="y", e=["p", "q"])", "b=True,c=-2",
+        R"(a="", b=False, e=[])"}) {
+    EXPECT_TRUE(taken("pythonic", "[f(" + std::string(arguments) + ")]")) << arguments;
+  }
+  for (std::string_view arguments : {"", R"(a="x")", "b=TRUE", "b=True, d=\"z\"", "c=1, b=True",
+                                     ", b=True", "b=True,", "a=1, b=True", "b=True, f=1"}) {
+    EXPECT_FALSE(taken("pythonic", "[f(" + std::string(arguments) + ")]")) << arguments;
+  }
+  for (std::string_view arguments :
+       {R"(a:<|"|>it's "so" {<|"|>,b:true)", "b:false", R"(b:true,c:null,d:<|"|>y<|"|>,e:["p"])"}) {
+    EXPECT_TRUE(taken("gemma4", "<|tool_call>call:f{" + std::string(arguments) + "}<tool_call|>"))
+        << arguments;
+  }
+  for (std::string_view arguments : {"", R"(a:"x",b:true)", "b:True", R"(b:true,d:<|"|>z<|"|>)"}) {
+    EXPECT_FALSE(taken("gemma4", "<|tool_call>call:f{" + std::string(arguments) + "}<tool_call|>"))
+        << arguments;
+  }
 }
 
 }  // namespace

@@ -32,12 +32,14 @@ class CallReader {
   virtual Step read(char c, CallSink& sink) = 0;
   // The text ends inside: ends the JSON of a call that lacks closing marks only.
   virtual void finish(CallSink&) {}
+  // What was read behind the last call is a part of them, and no words.
+  virtual bool is_closed() const { return false; }
 };
 
 inline bool is_layout_space(char c) { return c == ' ' || c == '\n' || c == '\r' || c == '\t'; }
 
 // `tools`: where not null, other names make no call, for forms that are told from JSON or a list by
-// nothing else.
-std::unique_ptr<CallReader> make_json_call_reader(const ToolList* tools);
+// nothing else. `keyed`: a call is {NAME: ARGUMENTS}.
+std::unique_ptr<CallReader> make_json_call_reader(const ToolList* tools, bool keyed = false);
 
 }  // namespace headrace

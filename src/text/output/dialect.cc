@@ -1,12 +1,7 @@
-#include "text/output/dialect.h"
-
-#include <algorithm>
-#include <string>
-
-#include <fmt/format.h>
-
+// How families of models write calls and thoughts: the rows of both tables.
 #include "text/output/call_forms.h"
 #include "text/output/dialect_table.h"
+#include "text/output/tagged_dialects.h"
 
 namespace headrace {
 namespace {
@@ -16,6 +11,7 @@ using Reader = std::unique_ptr<CallReader>;
 Reader read_json(const ToolList& tools, bool bare) {
   return make_json_call_reader(bare ? &tools : nullptr);
 }
+Reader read_keyed_json(const ToolList&, bool) { return make_json_call_reader(nullptr, true); }
 template <const NamedCallForm& form>
 Reader read_named(const ToolList&, bool) {
   return make_named_call_reader(form);
@@ -47,109 +43,6 @@ constexpr CallSpelling kLongCatSpelling[] = {{.before_name = "\n{\"name\": \"",
                                               .close = "</longcat_tool_call>",
                                               .separator = "",
                                               .name_in_json = true}};
-// Of its later models, which think.
-constexpr std::string_view kLongCatTagSigns[] = {"<longcat_arg_key>"};
-constexpr std::string_view kLongCatTags[] = {"<longcat_arg_key>", "</longcat_arg_key>",
-                                             "<longcat_arg_value>", "</longcat_arg_value>"};
-constexpr TaggedCallForm kLongCatForm = {.argument_open = "<longcat_arg_key>",
-                                         .key_end = "</longcat_arg_key>",
-                                         .value_open = "<longcat_arg_value>",
-                                         .value_close = "</longcat_arg_value>",
-                                         .end = "</longcat_tool_call>"};
-constexpr CallSpelling kLongCatTagSpelling[] = {
-    {.close = "</longcat_tool_call>", .separator = "", .tags = &kLongCatForm}};
-
-constexpr std::string_view kFunctionOpen[] = {"<function="};
-constexpr std::string_view kQwenSigns[] = {"<function=", "<parameter="};
-constexpr std::string_view kQwenLayout[] = {"<tool_call>", "</tool_call>"};
-constexpr std::string_view kSeedLayout[] = {"<seed:tool_call>", "</seed:tool_call>"};
-constexpr TaggedCallForm kFunctionForm = {.name_end = ">",
-                                          .argument_open = "<parameter=",
-                                          .key_end = ">",
-                                          .value_close = "</parameter>",
-                                          .end = "</function>",
-                                          .lines = true};
-constexpr CallSpelling kQwenSpelling[] = {{.lead = "<tool_call>\n",
-                                           .close = "</function>",
-                                           .behind_close = "\n</tool_call>",
-                                           .separator = "\n",
-                                           .tags = &kFunctionForm}};
-constexpr CallSpelling kSeedSpelling[] = {{.lead = "<seed:tool_call>\n",
-                                           .close = "</function>",
-                                           .behind_close = "\n</seed:tool_call>",
-                                           .separator = "\n",
-                                           .tags = &kFunctionForm}};
-
-constexpr std::string_view kMiniMaxOpen[] = {"<invoke name=\""};
-constexpr std::string_view kMiniMaxLayout[] = {"<minimax:tool_call>", "</minimax:tool_call>"};
-constexpr TaggedCallForm kMiniMaxForm = {.name_end = "\">",
-                                         .argument_open = "<parameter name=\"",
-                                         .key_end = "\">",
-                                         .value_close = "</parameter>",
-                                         .end = "</invoke>"};
-constexpr CallSpelling kMiniMaxSpelling[] = {{.section_open = "<minimax:tool_call>\n",
-                                              .section_close = "\n</minimax:tool_call>",
-                                              .close = "</invoke>",
-                                              .separator = "\n",
-                                              .tags = &kMiniMaxForm}};
-
-// Of M3: one token in front of each tag, and tags within tags.
-constexpr std::string_view kMiniMaxNestedSigns[] = {"]<]minimax[>[", "<invoke name=\""};
-constexpr std::string_view kMiniMaxNestedOpen[] = {"]<]minimax[>[<invoke name=\""};
-constexpr std::string_view kMiniMaxNestedLayout[] = {"]<]minimax[>[<tool_call>",
-                                                     "]<]minimax[>[</tool_call>"};
-constexpr std::string_view kMiniMaxNestedInner[] = {"]<]minimax[>["};
-constexpr NestedCallForm kMiniMaxNestedForm = {
-    .mark = "]<]minimax[>[", .name_end = "\">", .call = "invoke", .list_member = "item"};
-
-// Of a form that is enforced what is no text is JSON, which is read between these tags, too.
-constexpr TaggedCallForm kMiniMaxOuterForm = {.name_end = "\">",
-                                              .argument_open = "]<]minimax[>[<",
-                                              .key_end = ">",
-                                              .value_close = "]<]minimax[>[",
-                                              .end = "]<]minimax[>[</invoke>",
-                                              .close_key_open = "</",
-                                              .close_key_end = ">"};
-constexpr CallSpelling kMiniMaxNestedSpelling[] = {{.section_open = "]<]minimax[>[<tool_call>\n",
-                                                    .section_close = "\n]<]minimax[>[</tool_call>",
-                                                    .close = "]<]minimax[>[</invoke>",
-                                                    .separator = "\n",
-                                                    .tags = &kMiniMaxOuterForm}};
-
-constexpr std::string_view kGlmSigns[] = {"<arg_key>"};
-constexpr std::string_view kGlmInner[] = {"<arg_key>", "</arg_key>", "<arg_value>", "</arg_value>"};
-constexpr TaggedCallForm kGlmForm = {.argument_open = "<arg_key>",
-                                     .key_end = "</arg_key>",
-                                     .value_open = "<arg_value>",
-                                     .value_close = "</arg_value>",
-                                     .end = "</tool_call>"};
-constexpr CallSpelling kGlmSpelling[] = {
-    {.close = "</tool_call>", .separator = "\n", .tags = &kGlmForm}};
-
-constexpr std::string_view kDsmlSigns[] = {"｜DSML｜"};
-constexpr std::string_view kDsmlOpen[] = {"<｜DSML｜invoke name=\""};
-constexpr std::string_view kDsmlLayout[] = {"<｜DSML｜function_calls>", "</｜DSML｜function_calls>",
-                                            "<｜DSML｜tool_calls>", "</｜DSML｜tool_calls>"};
-constexpr TaggedCallForm kDsmlForm = {.name_end = "\">",
-                                      .argument_open = "<｜DSML｜parameter name=\"",
-                                      .key_end = "\" string=\"",
-                                      .kind_end = "\">",
-                                      .value_close = "</｜DSML｜parameter>",
-                                      .end = "</｜DSML｜invoke>"};
-constexpr CallSpelling kDsmlSpellings[] = {
-    {.section_open = "<｜DSML｜function_calls>\n",
-     .section_close = "\n</｜DSML｜function_calls>",
-     .close = "</｜DSML｜invoke>",
-     .separator = "\n",
-     .tags = &kDsmlForm},
-    {.section_open = "<｜DSML｜tool_calls>\n",
-     .section_close = "\n</｜DSML｜tool_calls>",
-     .close = "</｜DSML｜invoke>",
-     .separator = "\n",
-     .tags = &kDsmlForm},
-};
-constexpr std::string_view kDsmlInner[] = {"｜DSML｜"};
-
 constexpr std::string_view kDeepSeekOpen[] = {"<｜tool▁call▁begin｜>"};
 constexpr std::string_view kDeepSeekSigns[] = {"<｜tool▁call▁begin｜>", "```json"};
 constexpr std::string_view kDeepSeekLayout[] = {"<｜tool▁calls▁begin｜>", "<｜tool▁calls▁end｜>",
@@ -209,10 +102,24 @@ constexpr CallSpelling kLlamaSpelling[] = {{.before_name = "{\"name\": \"",
                                             .marks_each = false,
                                             .name_in_json = true}};
 constexpr std::string_view kLlama4Signs[] = {"<|python_start|>"};
-constexpr std::string_view kLlama4Layout[] = {"<|python_start|>", "<|python_end|>"};
+constexpr std::string_view kLlama4Layout[] = {"<|python_end|>"};
+constexpr LooseCallForm kPythonForm = {.key_end = "="};
+constexpr CallSpelling kLlama4Spelling[] = {{.behind_name = "(",
+                                             .behind_arguments = ")",
+                                             .list_open = "[",
+                                             .separator = ", ",
+                                             .list_close = "]",
+                                             .marks_each = false,
+                                             .loose = &kPythonForm}};
 
 constexpr std::string_view kOlmoOpen[] = {"<function_calls>"};
 constexpr std::string_view kOlmoLayout[] = {"</function_calls>"};
+constexpr CallSpelling kOlmoSpelling[] = {{.behind_name = "(",
+                                           .behind_arguments = ")",
+                                           .separator = "\n",
+                                           .list_close = "\n</function_calls>",
+                                           .marks_each = false,
+                                           .loose = &kPythonForm}};
 
 constexpr std::string_view kPhiSigns[] = {"<|tool|>"};
 constexpr std::string_view kPhiOpen[] = {"functools", "<|tool_call|>"};
@@ -233,9 +140,124 @@ constexpr CallSpelling kJsonListSpelling[] = {{.before_name = "{\"name\": \"",
 constexpr std::string_view kGemmaOpen[] = {"<start_function_call>"};
 constexpr std::string_view kGemmaLayout[] = {"<end_function_call>", "<start_function_response>"};
 constexpr std::string_view kGemmaInner[] = {"<escape>"};
+constexpr LooseCallForm kGemmaForm = {.key_end = ":", .quote = "<escape>"};
+constexpr CallSpelling kGemmaSpelling[] = {{.before_name = "call:",
+                                            .behind_name = "{",
+                                            .behind_arguments = "}",
+                                            .close = "<end_function_call>",
+                                            .loose = &kGemmaForm}};
 constexpr std::string_view kGemma4Open[] = {"<|tool_call>"};
 constexpr std::string_view kGemma4Layout[] = {"<tool_call|>", "<|tool_response>"};
 constexpr std::string_view kGemma4Inner[] = {"<|\"|>"};
+constexpr LooseCallForm kGemma4Form = {.key_end = ":", .quote = "<|\"|>"};
+constexpr CallSpelling kGemma4Spelling[] = {{.before_name = "call:",
+                                             .behind_name = "{",
+                                             .behind_arguments = "}",
+                                             .close = "<tool_call|>",
+                                             .loose = &kGemma4Form}};
+
+// A list of JSON calls between two marks: Jamba and Hunyuan-A13B.
+constexpr std::string_view kListOpen[] = {"<tool_calls>"};
+constexpr std::string_view kListLayout[] = {"</tool_calls>"};
+constexpr CallSpelling kListSpellings[] = {
+    {.before_name = "{\"name\": \"",
+     .behind_name = "\", \"arguments\": ",
+     .behind_arguments = "}",
+     .list_open = "[\n    ",
+     .separator = ",\n    ",
+     .list_close = "\n]</tool_calls>",
+     .marks_each = false,
+     .name_in_json = true},
+    {.before_name = "{\"name\": \"",
+     .behind_name = "\", \"arguments\": ",
+     .behind_arguments = "}",
+     .list_open = "[",
+     .separator = ", ",
+     .list_close = "]</tool_calls>",
+     .marks_each = false,
+     .name_in_json = true},
+};
+
+constexpr std::string_view kCohereOpen[] = {"<|START_ACTION|>"};
+constexpr std::string_view kCohereLayout[] = {"<|END_ACTION|>"};
+constexpr std::string_view kCohereAnswerOpens[] = {"<|START_RESPONSE|>", "<|START_TEXT|>"};
+constexpr std::string_view kCohereAnswerCloses[] = {"<|END_RESPONSE|>", "<|END_TEXT|>"};
+constexpr std::string_view kCohereInner[] = {"<|START_RESPONSE|>", "<|START_TEXT|>",
+                                             "<|END_RESPONSE|>", "<|END_TEXT|>"};
+constexpr CallSpelling kCohereSpelling[] = {{.before_id = "{\"tool_call_id\": \"",
+                                             .before_name = "\", \"tool_name\": \"",
+                                             .behind_name = "\", \"parameters\": ",
+                                             .behind_arguments = "}",
+                                             .list_open = "[\n    ",
+                                             .separator = ",\n    ",
+                                             .list_close = "\n]<|END_ACTION|>",
+                                             .marks_each = false,
+                                             .id = CallIdForm::kNumber,
+                                             .name_in_json = true}};
+
+constexpr std::string_view kApertusOpen[] = {"<|tools_prefix|>"};
+constexpr std::string_view kApertusLayout[] = {"<|tools_suffix|>"};
+constexpr CallSpelling kApertusSpelling[] = {{.before_name = "{\"",
+                                              .behind_name = "\": ",
+                                              .behind_arguments = "}",
+                                              .list_open = "[",
+                                              .separator = ", ",
+                                              .list_close = "]<|tools_suffix|>",
+                                              .marks_each = false,
+                                              .name_in_json = true}};
+
+constexpr std::string_view kInternSigns[] = {"<|action_start|>"};
+constexpr std::string_view kInternOpen[] = {"<|action_start|><|plugin|>",
+                                            "<|action_start|> <|plugin|>"};
+constexpr std::string_view kInternLayout[] = {"<|action_end|>"};
+constexpr std::string_view kInternInner[] = {"<|action_start|>", "<|plugin|>"};
+constexpr CallSpelling kInternSpelling[] = {{.before_name = "\n{\"name\": \"",
+                                             .behind_name = "\", \"parameters\": ",
+                                             .behind_arguments = "}",
+                                             .close = "<|action_end|>",
+                                             .separator = "\n",
+                                             .name_in_json = true}};
+
+constexpr std::string_view kGigaSigns[] = {"<|role_sep|>", "function"};
+constexpr std::string_view kGigaOpen[] = {"function call<|role_sep|>", "<|function_call|>"};
+constexpr std::string_view kGigaCloses[] = {"<|message_sep|>"};
+constexpr std::string_view kGigaInner[] = {"<|role_sep|>", "<|message_sep|>"};
+constexpr CallSpelling kGigaSpellings[] = {
+    {.section_open = "<|message_sep|>\n\n",
+     .before_name = "{\"name\": \"",
+     .behind_name = "\", \"arguments\": ",
+     .behind_arguments = "}",
+     .separator = "; ",
+     .marks_each = false,
+     .name_in_json = true},
+    {.before_name = "{\"name\": \"",
+     .behind_name = "\", \"arguments\": ",
+     .behind_arguments = "}",
+     .separator = "; ",
+     .marks_each = false,
+     .name_in_json = true},
+};
+
+constexpr std::string_view kXlamSigns[] = {"make calls in a single JSON array"};
+constexpr std::string_view kXlamOpen[] = {"[TOOL_CALLS]", "<tool_call>"};
+constexpr std::string_view kXlamLooseOpen[] = {"```json"};
+constexpr std::string_view kXlamLayout[] = {"</tool_call>"};
+
+constexpr std::string_view kLfmOpen[] = {"<|tool_call_start|>"};
+constexpr std::string_view kLfmLayout[] = {"<|tool_call_end|>"};
+constexpr CallSpelling kLfmSpelling[] = {{.behind_name = "(",
+                                          .behind_arguments = ")",
+                                          .list_open = "[",
+                                          .separator = ", ",
+                                          .list_close = "]<|tool_call_end|>",
+                                          .marks_each = false,
+                                          .loose = &kPythonForm}};
+
+constexpr std::string_view kGemma4ThoughtInner[] = {"<|channel>"};
+constexpr std::string_view kErnieAnswerOpens[] = {"<response>"};
+constexpr std::string_view kErnieAnswerCloses[] = {"</response>"};
+constexpr std::string_view kHunyuanAnswerOpens[] = {"<answer>"};
+constexpr std::string_view kHunyuanAnswerCloses[] = {"</answer>"};
 
 constexpr std::string_view kHarmonySigns[] = {"<|channel|>", "<|message|>"};
 constexpr std::string_view kHarmonyMarks[] = {"<|start|>",   "<|end|>",       "<|message|>",
@@ -243,8 +265,8 @@ constexpr std::string_view kHarmonyMarks[] = {"<|start|>",   "<|end|>",       "<
                                               "<|return|>"};
 
 Reader read_mistral(const ToolList&, bool) { return make_mistral_call_reader(kMistralForm); }
-Reader read_python_list(const ToolList& tools, bool) {
-  return make_python_call_reader(&tools, true);
+Reader read_python_list(const ToolList& tools, bool bare) {
+  return make_python_call_reader(bare ? &tools : nullptr, true);
 }
 Reader read_python_lines(const ToolList&, bool) { return make_python_call_reader(nullptr, false); }
 Reader read_function_gemma(const ToolList&, bool) { return make_gemma_call_reader("<escape>"); }
@@ -290,7 +312,47 @@ constexpr ToolDialect kToolDialects[] = {
      .inner = kKimiInner,
      .make_reader = read_named<kKimiForm>,
      .spellings = kKimiSpelling},
-    {.names = "glm45,glm47,glm,glm4",
+    {.names = "kimi_k3",
+     .template_signs = kXtmlSigns,
+     .opens = kXtmlOpen,
+     .layout = kXtmlLayout,
+     .inner = kXtmlSigns,
+     .make_reader = read_tagged<kXtmlForm>,
+     .spellings = kXtmlSpelling},
+    {.names = "step3",
+     .template_signs = kStepSigns,
+     .opens = kStepOpen,
+     .layout = kStepLayout,
+     .inner = kStepInner,
+     .make_reader = read_tagged<kStepForm>,
+     .spellings = kStepSpelling},
+    {.names = "dots",
+     .template_signs = kDotsSigns,
+     .opens = kMiniMaxOpen,
+     .layout = kDotsLayout,
+     .make_reader = read_tagged<kMiniMaxForm>,
+     .spellings = kDotsSpelling},
+    {.names = "minicpm5",
+     .template_signs = kMiniCpmSigns,
+     .opens = kMiniCpmOpen,
+     .layout = {},
+     .make_reader = read_tagged<kMiniCpmForm>,
+     .spellings = kMiniCpmSpelling},
+    {.names = "hy_v3,hunyuan",
+     .template_signs = kHy3Signs,
+     .opens = kHermesOpen,
+     .layout = kHy3Layout,
+     .inner = kHy3Inner,
+     .make_reader = read_tagged<kHy3Form>,
+     .spellings = kHy3Spelling},
+    {.names = "hy_v3_opensource,hy_v3,hunyuan",
+     .template_signs = kHy3OpenSigns,
+     .opens = kHy3OpenOpen,
+     .layout = kHy3OpenLayout,
+     .inner = kHy3OpenInner,
+     .make_reader = read_tagged<kHy3OpenForm>,
+     .spellings = kHy3OpenSpelling},
+    {.names = "glm45,glm47,glm,glm4,ling3,poolside_v1",
      .template_signs = kGlmSigns,
      .opens = kHermesOpen,
      .inner = kGlmInner,
@@ -302,12 +364,55 @@ constexpr ToolDialect kToolDialects[] = {
      .layout = kSeedLayout,
      .make_reader = read_tagged<kFunctionForm>,
      .spellings = kSeedSpelling},
-    {.names = "qwen3_coder,qwen3_xml",
+    {.names = "qwen3_coder,qwen3_xml,step3p5,mimo",
      .template_signs = kQwenSigns,
      .opens = kFunctionOpen,
      .layout = kQwenLayout,
      .make_reader = read_tagged<kFunctionForm>,
      .spellings = kQwenSpelling},
+    {.names = "xlam",
+     .template_signs = kXlamSigns,
+     .opens = kXlamOpen,
+     .layout = kXlamLayout,
+     .loose_opens = kXlamLooseOpen,
+     .bare_open = '[',
+     .make_reader = read_json,
+     .spellings = kJsonListSpelling,
+     .enforces_bare = true},
+    {.names = "cohere_command3,cohere_command4",
+     .template_signs = kCohereOpen,
+     .opens = kCohereOpen,
+     .layout = kCohereLayout,
+     .inner = kCohereInner,
+     .make_reader = read_json,
+     .spellings = kCohereSpelling},
+    {.names = "jamba,hunyuan_a13b",
+     .template_signs = kListOpen,
+     .opens = kListOpen,
+     .layout = kListLayout,
+     .make_reader = read_json,
+     .spellings = kListSpellings},
+    {.names = "apertus,apertus2509",
+     .template_signs = kApertusOpen,
+     .opens = kApertusOpen,
+     .layout = kApertusLayout,
+     .make_reader = read_keyed_json,
+     .spellings = kApertusSpelling},
+    {.names = "internlm,interns1",
+     .template_signs = kInternSigns,
+     .opens = kInternOpen,
+     .layout = kInternLayout,
+     .inner = kInternInner,
+     .make_reader = read_json,
+     .spellings = kInternSpelling},
+    {.names = "gigachat3",
+     .template_signs = kGigaSigns,
+     .opens = kGigaOpen,
+     .layout = {},
+     .inner = kGigaInner,
+     .make_reader = read_json,
+     .spellings = kGigaSpellings,
+     .answer_closes = kGigaCloses},
     {.names = "mistral",
      .template_signs = kMistralOpen,
      .opens = kMistralOpen,
@@ -320,23 +425,35 @@ constexpr ToolDialect kToolDialects[] = {
      .opens = kGemmaOpen,
      .layout = kGemmaLayout,
      .inner = kGemmaInner,
-     .make_reader = read_function_gemma},
+     .make_reader = read_function_gemma,
+     .spellings = kGemmaSpelling},
     {.names = "gemma4",
      .template_signs = kGemma4Open,
      .opens = kGemma4Open,
      .layout = kGemma4Layout,
      .inner = kGemma4Inner,
-     .make_reader = read_gemma4},
+     .make_reader = read_gemma4,
+     .spellings = kGemma4Spelling},
     {.names = "pythonic,llama4_pythonic",
      .template_signs = kLlama4Signs,
+     .opens = kLlama4Signs,
      .layout = kLlama4Layout,
      .bare_open = '[',
-     .make_reader = read_python_list},
+     .make_reader = read_python_list,
+     .spellings = kLlama4Spelling,
+     .enforces_bare = true},
+    {.names = "lfm2",
+     .template_signs = kLfmOpen,
+     .opens = kLfmOpen,
+     .layout = kLfmLayout,
+     .make_reader = read_python_list,
+     .spellings = kLfmSpelling},
     {.names = "olmo3",
      .template_signs = kOlmoOpen,
      .opens = kOlmoOpen,
      .layout = kOlmoLayout,
-     .make_reader = read_python_lines},
+     .make_reader = read_python_lines,
+     .spellings = kOlmoSpelling},
     {.names = "phi4_mini_json",
      .template_signs = kPhiSigns,
      .opens = kPhiOpen,
@@ -349,7 +466,7 @@ constexpr ToolDialect kToolDialects[] = {
      .layout = kHermesLayout,
      .make_reader = read_json,
      .spellings = kJsonListSpelling},
-    {.names = "hermes,qwen,qwen25,granite4",
+    {.names = "hermes,qwen,qwen25,granite4,ernie45,trinity",
      .template_signs = kHermesOpen,
      .template_lacks = "<invoke name",
      .opens = kHermesOpen,
@@ -389,10 +506,13 @@ constexpr ToolDialect kToolDialects[] = {
 };
 
 constexpr ReasoningDialect kReasoningDialects[] = {
-    {.names = "openai_gptoss,gpt-oss", .template_sign = "<|channel|>analysis", .harmony = true},
+    {.names = "openai_gptoss,gpt-oss",
+     .template_sign = "<|channel|>analysis",
+     .inner = kHarmonyMarks,
+     .harmony = true},
     {"mistral", "[THINK]", "[THINK]", "[/THINK]"},
     {"seed_oss", "<seed:think>", "<seed:think>", "</seed:think>"},
-    {"gemma4", "<|channel>", "<|channel>thought", "<channel|>"},
+    {"gemma4", "<|channel>", "<|channel>thought", "<channel|>", kGemma4ThoughtInner},
     {"granite",
      "Here is my thought process:", "Here is my thought process:", "Here is my response:"},
     {"kimi", "◁think▷", "◁think▷", "◁/think▷"},
@@ -402,117 +522,52 @@ constexpr ReasoningDialect kReasoningDialects[] = {
      .open = "<mm:think>",
      .close = "</mm:think>",
      .closes_unopened = true},
-    {"qwen3,qwen3-thinking,deepseek_r1,deepseek-r1,deepseek_v3,deepseek-v3,glm45,glm47,kimi_k2,"
-     "minimax_m2,minimax,nemotron_v3,nemotron_3,olmo3,step3,interns1",
+    {.names = "cohere_command3,cohere_command4",
+     .template_sign = "<|START_THINKING|>",
+     .open = "<|START_THINKING|>",
+     .close = "<|END_THINKING|>",
+     .answer_opens = kCohereAnswerOpens,
+     .answer_closes = kCohereAnswerCloses},
+    {.names = "apertus,apertus2509",
+     .template_sign = "<|inner_prefix|>",
+     .open = "<|inner_prefix|>",
+     .close = "<|inner_suffix|>",
+     .calls_close = true},
+    {.names = "kimi_k3",
+     .template_sign = "<|close|>",
+     .open = "<|open|>think<|sep|>",
+     .close = "<|close|>think<|sep|>",
+     .inner = kXtmlSigns,
+     .answer_opens = kXtmlAnswerOpens,
+     .answer_closes = kXtmlAnswerCloses},
+    {.names = "ernie45",
+     .template_sign = "<response>",
+     .open = "<think>",
+     .close = "</think>",
+     .answer_opens = kErnieAnswerOpens,
+     .answer_closes = kErnieAnswerCloses},
+    {.names = "hunyuan_a13b",
+     .template_sign = "<|extra_0|>",
+     .open = "<think>",
+     .close = "</think>",
+     .answer_opens = kHunyuanAnswerOpens,
+     .answer_closes = kHunyuanAnswerCloses},
+    {"qwen3,qwen3-thinking,deepseek_r1,deepseek-r1,deepseek_v3,deepseek-v3,deepseek_v4,deepseek-v4,"
+     "glm45,glm47,kimi_k2,minimax_m2,minimax,nemotron_v3,nemotron_3,olmo3,step3,step3p5,interns1,"
+     "mimo,holo2,hy_v3,hunyuan,ling3,poolside_v1",
      "<think>", "<think>", "</think>"},
+    {"hy_v3_opensource,hy_v3,hunyuan", "<think:opensource>", "<think:opensource>",
+     "</think:opensource>"},
+    {.names = "minimax_m2_append_think,minimax-append-think",
+     .template_sign = {},
+     .open = "<think>",
+     .close = "</think>",
+     .in_content = true},
 };
-
-std::string_view first_name(std::string_view names) { return names.substr(0, names.find(',')); }
-
-bool has_name(std::string_view names, std::string_view name) {
-  return !name.empty() &&
-         fmt::format(",{},", names).find(fmt::format(",{},", name)) != std::string::npos;
-}
-
-template <class Row, class Fits>
-Result<const Row*> choose(std::span<const Row> rows, std::string_view flag, std::string_view name,
-                          const Fits& fits) {
-  if (name == "none" || name.empty()) return static_cast<const Row*>(nullptr);
-  std::string known = "auto, none";
-  for (const Row& row : rows) {
-    if (name == "auto" ? fits(row) : has_name(row.names, name)) return &row;
-    known += fmt::format(", {}", first_name(row.names));
-  }
-  if (name == "auto") return static_cast<const Row*>(nullptr);
-  return invalid_argument(fmt::format("{}: {} is not known; there are {}", flag, name, known),
-                          std::string(flag));
-}
-
-std::string_view without_layout_behind(std::string_view text) {
-  while (!text.empty() && is_layout_space(text.back())) text.remove_suffix(1);
-  return text;
-}
 
 }  // namespace
 
 std::span<const ToolDialect> tool_dialects() { return kToolDialects; }
 std::span<const ReasoningDialect> reasoning_dialects() { return kReasoningDialects; }
-
-Result<const ToolDialect*> choose_tool_dialect(std::string_view name,
-                                               std::string_view chat_template) {
-  const auto fits = [&](const ToolDialect& row) {
-    const bool lacks = row.template_lacks.empty() ||
-                       chat_template.find(row.template_lacks) == std::string_view::npos;
-    return !row.template_signs.empty() && lacks &&
-           std::all_of(row.template_signs.begin(), row.template_signs.end(), [&](auto sign) {
-             return chat_template.find(sign) != std::string_view::npos;
-           });
-  };
-  return choose<ToolDialect>(kToolDialects, "--tool-call-parser", name, fits);
-}
-
-Result<const ReasoningDialect*> choose_reasoning_dialect(std::string_view name,
-                                                         std::string_view chat_template) {
-  const auto fits = [&](const ReasoningDialect& row) {
-    return chat_template.find(row.template_sign) != std::string_view::npos;
-  };
-  return choose<ReasoningDialect>(kReasoningDialects, "--reasoning-parser", name, fits);
-}
-
-std::vector<std::string_view> tool_marks(const ToolDialect& dialect) {
-  std::vector<std::string_view> marks(dialect.opens.begin(), dialect.opens.end());
-  marks.insert(marks.end(), dialect.layout.begin(), dialect.layout.end());
-  marks.insert(marks.end(), dialect.inner.begin(), dialect.inner.end());
-  return marks;
-}
-
-std::string_view OutputDialect::tools_name() const {
-  return tools ? first_name(tools->names) : "none";
-}
-
-std::string_view OutputDialect::reasoning_name() const {
-  return reasoning ? first_name(reasoning->names) : "none";
-}
-
-std::vector<std::string_view> OutputDialect::marks() const {
-  std::vector<std::string_view> marks;
-  if (tools) marks = tool_marks(*tools);
-  if (!reasoning) return marks;
-  if (reasoning->harmony) {
-    marks.insert(marks.end(), std::begin(kHarmonyMarks), std::end(kHarmonyMarks));
-  } else {
-    marks.insert(marks.end(), {reasoning->open, reasoning->close});
-  }
-  return marks;
-}
-
-bool OutputDialect::opens_reasoning(std::string_view prompt_end) const {
-  if (!reasoning || reasoning->harmony) return false;
-  return without_layout_behind(prompt_end).ends_with(reasoning->open);
-}
-
-bool OutputDialect::closes_reasoning(std::string_view prompt_end) const {
-  if (!reasoning || reasoning->harmony) return false;
-  return without_layout_behind(prompt_end).ends_with(reasoning->close);
-}
-
-bool enforces_calls(const ToolDialect* dialect) {
-  return dialect && (dialect->harmony || !dialect->spellings.empty());
-}
-
-bool enforces_bare_calls(const ToolDialect* dialect) { return dialect && dialect->enforces_bare; }
-
-StopShield call_shield(const ToolDialect& dialect) {
-  if (dialect.harmony) return {.opens = {" to=functions."}, .close = "<|call|>"};
-  return {.opens = {dialect.opens.begin(), dialect.opens.end()},
-          .close = std::string(dialect.spellings.front().close),
-          .bare_open = dialect.enforces_bare ? dialect.bare_open : '\0'};
-}
-
-bool bounds_thoughts(const ReasoningDialect* dialect) { return dialect && !dialect->harmony; }
-
-CallIdStyle call_id_style(const ToolDialect* dialect) {
-  return dialect ? dialect->ids : CallIdStyle::kCall;
-}
 
 }  // namespace headrace

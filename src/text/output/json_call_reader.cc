@@ -1,5 +1,6 @@
 // Calls as JSON objects, {"name": ..., "arguments": {...}}, one, several or a list of them: Hermes
-// and Qwen in <tool_call>, Llama 3 (with "parameters"), Granite, Phi-4, Mistral's first form.
+// and Qwen in <tool_call>, Llama 3 (with "parameters"), Granite, Phi-4, Jamba, Command (with
+// "tool_name"), Mistral's first form; and Apertus' {NAME: {...}}.
 #include <utility>
 
 #include "base/json.h"
@@ -11,7 +12,9 @@ namespace {
 
 class JsonCallReader final : public CallReader {
  public:
-  explicit JsonCallReader(const ToolList* tools) : tools_(tools) {}
+  JsonCallReader(const ToolList* tools, bool keyed) : tools_(tools), keyed_(keyed) {}
+
+  bool is_closed() const override { return list_closed_ && fence_ == 0; }
 
   Step read(char c, CallSink& sink) override {
     switch (place_) {
@@ -64,7 +67,7 @@ class JsonCallReader final : public CallReader {
 
   Step between_calls(char c) {
     if (is_layout_space(c) && fence_ == 0) return Step::kTaken;
-    if (c == '{' && fence_ == 0) {
+    if (c == '{' && fence_ == 0 && !list_closed_) {
       place_ = Place::kKeyOrEnd;
       doubled_ = false;
       key_.clear();
@@ -80,9 +83,12 @@ class JsonCallReader final : public CallReader {
     if (place_ == Place::kFirst) return Step::kBroken;
     if (tools_ && !in_list_ && c == '`') return ++fence_ == 3 ? Step::kDone : Step::kTaken;
     if (fence_ > 0) return Step::kBroken;
-    if (c == (in_list_ ? ',' : ';')) return Step::kTaken;
+    if (c == (in_list_ ? ',' : ';') && !list_closed_) return Step::kTaken;
     if (!in_list_) return Step::kDoneBefore;
-    return c == ']' ? Step::kDone : Step::kBroken;
+    if (c != ']') return Step::kBroken;
+    in_list_ = false;
+    list_closed_ = true;
+    return tools_ ? Step::kTaken : Step::kDone;  // the fence of a block of code may follow
   }
 
   // The call ends behind the braces that close it: one where the second is forgotten, or too many.
@@ -127,20 +133,23 @@ class JsonCallReader final : public CallReader {
   // Where only the names of tools tell a call from other JSON, that is given back as soon as a key
   // says that it is other JSON.
   bool is_key_of_a_call() const {
-    return key_ == "name" || is_arguments() || key_ == "type" || key_ == "id";
+    return is_name() || is_arguments() || key_ == "type" || key_ == "id";
   }
-  bool is_arguments() const { return key_ == "arguments" || key_ == "parameters"; }
+  bool is_name() const { return !keyed_ && (key_ == "name" || key_ == "tool_name"); }
+  bool is_arguments() const { return keyed_ || key_ == "arguments" || key_ == "parameters"; }
 
   bool value_ends() {
     if (place_ == Place::kKey) {
       place_ = Place::kColon;
+      if (keyed_ && !key_.empty()) return false;
       key_ = text_of(value_);
+      if (keyed_) name_ = key_;
       return begun_ || !tools_ || is_key_of_a_call();
     }
     place_ = Place::kBehindValue;
     streams_ = false;
     if (begun_) return true;
-    if (key_ == "name") {
+    if (is_name()) {
       name_ = text_of(value_);
       return !name_.empty();
     }
@@ -164,8 +173,9 @@ class JsonCallReader final : public CallReader {
   }
 
   const ToolList* const tools_;
+  const bool keyed_;
   Place place_ = Place::kFirst;
-  bool in_list_ = false;
+  bool in_list_ = false, list_closed_ = false;
   bool doubled_ = false;  // {{"name": ...}}, as Qwen2.5-Coder's template shows it
   int fence_ = 0;         // of the three marks that close a block of code behind the call
   JsonScanner scanner_;
@@ -178,8 +188,8 @@ class JsonCallReader final : public CallReader {
 
 }  // namespace
 
-std::unique_ptr<CallReader> make_json_call_reader(const ToolList* tools) {
-  return std::make_unique<JsonCallReader>(tools);
+std::unique_ptr<CallReader> make_json_call_reader(const ToolList* tools, bool keyed) {
+  return std::make_unique<JsonCallReader>(tools, keyed);
 }
 
 }  // namespace headrace

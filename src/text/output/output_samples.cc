@@ -93,6 +93,10 @@ constexpr OutputSample kOutputSamples[] = {
      "\\n\"}}"},
     {"qwen3_coder", "<function=get_weather><parameter=days>many</parameter></function>",
      "{get_weather {\"days\": \"many\"}}"},
+    {"qwen3_coder",
+     "<function=get_weather><parameter=city>a</parameter><parameter=city>b</parameter>"
+     "<parameter=days>1</parameter></function>",
+     "{get_weather {\"city\": \"a\", \"days\": 1}}"},
     {"qwen3_coder", "<function=get_weather><parameter=city>\nPar",
      "{get_weather {\"city\": \"Par}"},
     {"qwen3_coder", "<function=get_weather><parameter=city>x</parameter><oops>",
@@ -277,6 +281,143 @@ constexpr OutputSample kOutputSamples[] = {
      "<longcat_arg_value>北京</longcat_arg_value>\n</longcat_tool_call><longcat_tool_call>now\n"
      "</longcat_tool_call>",
      "Well.{get_weather {\"city\": \"北京\"}}{now {}}"},
+    // ---- Ernie 4.5, Jamba, Hunyuan
+    {"ernie45",
+     "So.\n</think>\n\n\n<tool_call>\n{\"name\": \"now\", \"arguments\": {}}\n</tool_call>\n",
+     "(So.){now {}}", true, "ernie45"},
+    {"ernie45", "So.\n</think>\n\n<response>\nFour.\n\nFive.\n</response>\n", "(So.)Four.\n\nFive.",
+     true, "ernie45"},
+    {"ernie45", "<response>a</response> b <response>c", "a</response> b <response>c", false,
+     "ernie45"},
+    {"ernie45", "Four </response> is\n</respons", "Four </response> is\n</respons", false,
+     "ernie45"},
+    {"jamba",
+     " Sure! I look.<tool_calls>[\n    {\"name\": \"get_weather\", \"arguments\": {\"city\": "
+     "\"Dallas\"}},\n    {\"name\": \"now\", \"arguments\": {}}\n]</tool_calls>",
+     " Sure! I look.{get_weather {\"city\": \"Dallas\"}}{now {}}"},
+    {"hunyuan_a13b",
+     "<think>\nHm.\n</think>\n<answer>\n<tool_calls>[{\"name\": \"now\", \"arguments\": {}}]"
+     "</tool_calls>\n</answer>",
+     "(Hm.){now {}}", false, "hunyuan_a13b"},
+    {"hunyuan_a13b", "<think>\n\n</think>\n<answer>\n<b>4</b>\n</answer>", "<b>4</b>", false,
+     "hunyuan_a13b"},
+    {"hunyuan_a13b", "<answer>\n\n</answer>", "", false, "hunyuan_a13b"},
+    {"jamba", "a <tool_calls> b </tool_calls>", "a <tool_calls> b </tool_calls>"},
+    // ---- Command
+    {"cohere_command3",
+     "<|START_THINKING|> I look.<|END_THINKING|><|START_ACTION|>\n[\n    {\"tool_call_id\": \"0\", "
+     "\"tool_name\": \"get_weather\", \"parameters\": {\"city\": \"Köln\"}},\n    "
+     "{\"tool_call_id\": \"1\", \"tool_name\": \"now\", \"parameters\": {}}\n]\n<|END_ACTION|>",
+     "(I look.){get_weather {\"city\": \"Köln\"}}{now {}}", false, "cohere_command3"},
+    {"cohere_command3",
+     "<|START_THINKING|>Hm.<|END_THINKING|>\n<|START_RESPONSE|>It is <|START_RESPONSE|> four."
+     "<|END_RESPONSE|>",
+     "(Hm.)It is <|START_RESPONSE|> four.", false, "cohere_command3"},
+    {"cohere_command4", "So.<|END_THINKING|><|START_TEXT|>Four.<|END_TEXT|>", "(So.)Four.", true,
+     "cohere_command4"},
+    // ---- Apertus
+    {"apertus",
+     "<|inner_prefix|>I look.<|inner_suffix|><|tools_prefix|>[{\"get_weather\": {\"city\": "
+     "\"Bern\"}}, {\"now\": {}}]<|tools_suffix|>Done.",
+     "(I look.){get_weather {\"city\": \"Bern\"}}{now {}}Done.", false, "apertus"},
+    {"apertus2509", "<|inner_prefix|>I <|look. <|tools_prefix|>[{\"now\": null}]<|tools_suffix|>",
+     "(I <|look.){now {}}", false, "apertus2509"},
+    {"apertus", "<|tools_prefix|>[{\"now\": {}, \"then\": {}}]", "{now {}}, \"then\": {}}]", false,
+     "apertus"},
+    // ---- InternLM, GigaChat, xLAM
+    {"internlm",
+     "I look.<|action_start|><|plugin|>\n{\"name\": \"get_weather\", \"parameters\": {\"city\": "
+     "\"Tokyo\"}}<|action_end|>\n",
+     "I look.{get_weather {\"city\": \"Tokyo\"}}"},
+    {"interns1", "<|action_start|> <|plugin|>\n{\"name\": \"now\"}<|action_end|>", "{now {}}"},
+    {"internlm", "a <|action_start|> b", "a <|action_start|> b"},
+    {"gigachat3",
+     "Смотрю.<|message_sep|>\n\nfunction call<|role_sep|>\n{\"name\": \"get_weather\", "
+     "\"arguments\": {\"city\": \"Москва\"}}<|message_sep|>\n\n",
+     "Смотрю.{get_weather {\"city\": \"Москва\"}}"},
+    {"gigachat3", "<|function_call|>{\"name\": \"now\", \"arguments\": {}}", "{now {}}"},
+    {"gigachat3", "A function call <|role", "A function call <|role"},
+    {"gigachat3", "Привет.<|message_sep|>\n\n", "Привет."},
+    {"xlam",
+     "[{\"name\": \"get_weather\", \"arguments\": {\"city\": \"Rome\"}}, {\"name\": \"now\"}]",
+     "{get_weather {\"city\": \"Rome\"}}{now {}}"},
+    {"xlam", "Well:\n```json\n[{\"name\": \"now\", \"arguments\": {}}]\n```\nSo.",
+     "Well:{now {}}So."},
+    {"xlam", "<think>Hm.</think>[TOOL_CALLS][{\"name\": \"now\", \"arguments\": {}}]",
+     "(Hm.){now {}}"},
+    {"xlam", "<tool_call>[{\"name\": \"now\"}]</tool_call>", "{now {}}"},
+    {"xlam", "[]\n", "[]\n"},
+    {"xlam", "[1] says so.", "[1] says so."},
+    {"xlam", "[{\"name\": \"nobody\", \"arguments\": {}}]",
+     "[{\"name\": \"nobody\", \"arguments\": {}}]"},
+    // ---- Step 3, dots, MiniCPM 5, Hunyuan 3, and further names of forms above
+    {"step3",
+     "I look.\n<｜tool_calls_begin｜>\n<｜tool_call_begin｜>function<｜tool_sep｜><steptml:invoke "
+     "name=\"now\">\n</steptml:invoke><｜tool_call_end｜>\n<｜tool_calls_end｜>",
+     "I look.{now {}}"},
+    {"step3",
+     "<｜tool_call_begin｜>function<｜tool_sep｜><steptml:invoke name=\"get_weather\">\n"
+     "<steptml:parameter name=\"city\">a < b</steptml:parameter>\n</steptml:invoke>"
+     "<｜tool_call_end｜>",
+     "{get_weather {\"city\": \"a < b\"}}"},
+    {"dots",
+     "Ok.<dots_function_call>\n<invoke name=\"get_weather\">\n<parameter name=\"city\">上海"
+     "</parameter>\n</invoke>\n<invoke name=\"now\"></invoke>\n</dots_function_call>",
+     "Ok.{get_weather {\"city\": \"上海\"}}{now {}}"},
+    {"minicpm5",
+     "好。<function name=\"get_weather\"><param name=\"city\">北京</param><param name=\"days\">2"
+     "</param></function>\n<function name=\"now\"></function>",
+     "好。{get_weather {\"city\": \"北京\", \"days\": 2}}{now {}}"},
+    {"minicpm5",
+     "<function name=\"write_file\"><param name=\"text\"><![CDATA[<p>\n</param> & ]] >]]> </param>"
+     "<param name=\"path\"><![x</param></function>",
+     "{write_file {\"text\": \"<p>\\n</param> & ]] >\", \"path\": \"<![x\"}}"},
+    {"minicpm5",
+     "<function name=\"get_weather\"><param name=\"where\"><![CDATA[{\"a\": [1]}]]></param>"
+     "<param name=\"city\"></param></function>",
+     "{get_weather {\"where\": {\"a\": [1]}, \"city\": \"\"}}"},
+    {"minicpm5", "<function name=\"now\"><param name=\"a\"><![CDATA[b]]>c</param>",
+     "{now {\"a\": \"b\"}c</param>"},
+    {"hy_v3",
+     "Let me look.<tool_calls>\n<tool_call>get_weather<tool_sep>\n<arg_key>city</arg_key>\n"
+     "<arg_value>北京</arg_value>\n</tool_call>\n<tool_call>now<tool_sep></tool_call>\n"
+     "</tool_calls>",
+     "Let me look.{get_weather {\"city\": \"北京\"}}{now {}}"},
+    {"hy_v3_opensource",
+     "Hm.</think:opensource><tool_calls:opensource>\n<tool_call:opensource>get_weather"
+     "<tool_sep:opensource>\n<arg_key:opensource>days</arg_key:opensource>\n"
+     "<arg_value:opensource>2</arg_value:opensource>\n</tool_call:opensource>\n"
+     "</tool_calls:opensource>",
+     "(Hm.){get_weather {\"days\": 2}}", true, "hy_v3_opensource"},
+    {"mimo",
+     "<tool_call>\n<function=get_weather>\n<parameter=city>Paris</parameter>\n</function>\n"
+     "</tool_call>",
+     "{get_weather {\"city\": \"Paris\"}}"},
+    {"poolside_v1",
+     "<tool_call>get_weather\n<arg_key>city</arg_key>\n<arg_value>Paris</arg_value>\n</tool_call>",
+     "{get_weather {\"city\": \"Paris\"}}"},
+    // ---- LFM 2
+    {"lfm2", "<|tool_call_start|>[get_weather(city=\"Paris\"), now()]<|tool_call_end|>It comes.",
+     "{get_weather {\"city\": \"Paris\"}}{now {}}It comes."},
+    // ---- Kimi K3
+    {"kimi_k3",
+     "So.<|close|>think<|sep|><|open|>response<|sep|>I look.<|close|>response<|sep|><|open|>tools"
+     "<|sep|><|open|>call tool=\"now\" index=\"1\"<|sep|><|close|>call<|sep|><|close|>tools<|sep|>"
+     "<|close|>message<|sep|>",
+     "(So.)I look.{now {}}", true, "kimi_k3"},
+    {"kimi_k3",
+     "<|open|>call tool=\"get_weather\" index=\"12\"<|sep|><|open|>argument key=\"city\" "
+     "type=\"string\"<|sep|>a \"b\" <|close|>argument<|sep|><|open|>argument key=\"days\" "
+     "type=\"number\"<|sep|>3<|close|>argument<|sep|><|close|>call<|sep|>",
+     "{get_weather {\"city\": \"a \\\"b\\\" \", \"days\": 3}}", false, "kimi_k3"},
+    {"kimi_k3",
+     "<|open|>response<|sep|>Four <|close|> it.<|close|>response<|sep|><|close|>message<|sep|>",
+     "Four <|close|> it.", false, "kimi_k3"},
+    {"kimi_k3", "<|open|>call tool=\"now\" index=\"x\"<|sep|>",
+     "<|open|>call tool=\"now\" index=\"x\"<|sep|>", false, "kimi_k3"},
+    // ---- thoughts that stay
+    {"minimax_m2", "Hm.</think>\n\nFour.", "<think>Hm.</think>\n\nFour.", true,
+     "minimax_m2_append_think"},
 };
 
 }  // namespace

@@ -11,7 +11,8 @@ struct OutputSample {
   std::string_view text;
   // Content, thoughts in (...), calls as {name arguments}; joined.
   std::string_view meaning;
-  bool in_reasoning = false;  // the prompt opened the thought
+  bool in_reasoning = false;             // the prompt opened the thought
+  std::string_view reasoning = "qwen3";  // of --reasoning-parser
 };
 
 std::span<const OutputSample> output_samples();

@@ -1,7 +1,8 @@
 // Calls whose arguments stand between tags, as text: Qwen3-Coder, Seed, GLM-4.5, MiniMax M2,
-// DeepSeek V3.2. What a value is meant as, the tool's schema says (or the tag itself).
+// DeepSeek V3.2 and others. What a value is meant as, the tool's schema says (or the tag itself).
 #include <algorithm>
 #include <optional>
+#include <set>
 #include <string>
 #include <utility>
 
@@ -27,7 +28,11 @@ class TaggedCallReader final : public CallReader {
       case Place::kName:
         return read_name(c, sink);
       case Place::kNameEnd:
-        return expect(c, form_.name_end, Place::kMember);
+        return expect(c, form_.name_end,
+                      form_.number_end.empty() ? Place::kMember : Place::kNumber);
+      case Place::kNumber:
+        if (seen_.empty() && c >= '0' && c <= '9') return Step::kTaken;
+        return expect(c, form_.number_end, Place::kMember);
       case Place::kMember:
         return read_member(c, sink);
       case Place::kKey:
@@ -39,6 +44,9 @@ class TaggedCallReader final : public CallReader {
         return expect(c, form_.value_open, Place::kValue);
       case Place::kValue:
         return read_value(c, sink);
+      case Place::kTextEnd:
+        if (seen_.empty() && is_layout_space(c)) return Step::kTaken;
+        return expect(c, form_.value_close, Place::kMember);
     }
     return Step::kBroken;
   }
@@ -48,7 +56,17 @@ class TaggedCallReader final : public CallReader {
   }
 
  private:
-  enum class Place : uint8_t { kName, kNameEnd, kMember, kKey, kKind, kValueOpen, kValue };
+  enum class Place : uint8_t {
+    kName,
+    kNameEnd,
+    kNumber,
+    kMember,
+    kKey,
+    kKind,
+    kValueOpen,
+    kValue,
+    kTextEnd,  // behind a value's text_close
+  };
 
   Place after_kind() const { return form_.value_open.empty() ? Place::kValue : Place::kValueOpen; }
 
@@ -86,6 +104,7 @@ class TaggedCallReader final : public CallReader {
         until_.emplace(std::vector<std::string>{std::string(form_.value_close)}, false);
         value_.clear();
         value_begun_ = line_break_ = quoted_ = false;
+        may_be_text_ = !form_.text_open.empty();
         return;
       default:
         return;
@@ -126,16 +145,41 @@ class TaggedCallReader final : public CallReader {
   Step read_value(char c, CallSink& sink) {
     if (!value_begun_) {
       value_begun_ = true;
-      write_key(sink);
+      begin_value(sink);
       if (form_.lines && c == '\n') return Step::kTaken;
     }
+    if (may_be_text_) return read_text_open(c, sink);
     const StopMatcher::Step step = until_->push({&c, 1});
     std::string out;
     for (char byte : step.text) value_byte(byte, out);
     if (step.stop) end_value(out);
-    sink.arguments(out);
-    if (step.stop) go(Place::kMember);
+    if (!passed_over_) sink.arguments(out);
+    if (step.stop) go(in_text_ ? Place::kTextEnd : Place::kMember);
+    if (step.stop) in_text_ = false;
     return Step::kTaken;
+  }
+
+  // A value may begin with what makes a text of all up to its own end.
+  Step read_text_open(char c, CallSink& sink) {
+    seen_ += c;
+    if (seen_ == form_.text_open) {
+      seen_.clear();
+      may_be_text_ = false;
+      in_text_ = true;
+      until_.emplace(std::vector<std::string>{std::string(form_.text_close)}, false);
+      return Step::kTaken;
+    }
+    if (form_.text_open.starts_with(seen_)) return Step::kTaken;
+    may_be_text_ = false;
+    for (char byte : std::exchange(seen_, {})) read_value(byte, sink);
+    return Step::kTaken;
+  }
+
+  // A second value of the same name is passed over.
+  void begin_value(CallSink& sink) {
+    passed_over_ = !keys_.insert(key_).second;
+    quoted_ = passed_over_;
+    if (!passed_over_) write_key(sink);
   }
 
   void write_key(CallSink& sink) {
@@ -145,7 +189,7 @@ class TaggedCallReader final : public CallReader {
     if (form_.kind_end.empty()) {
       meant_ = tools_.kind_of(name_, key_);
     } else {
-      meant_ = kind_ == "true" ? ArgumentKind::kText : ArgumentKind::kOther;
+      meant_ = kind_ == form_.text_kind ? ArgumentKind::kText : ArgumentKind::kOther;
     }
     if (meant_ == ArgumentKind::kText) quote(out);
     sink.arguments(out);
@@ -200,14 +244,16 @@ class TaggedCallReader final : public CallReader {
   Place place_ = Place::kName;
   std::string seen_;  // of a tag
   std::string name_, key_, kind_;
+  std::set<std::string> keys_;  // with a value
   std::optional<StopMatcher> until_;
   bool begun_ = false, any_argument_ = false;
 
   // The value under way: text leaves as it comes, what may be JSON when it is whole.
   ArgumentKind meant_ = ArgumentKind::kText;
   std::string value_;
-  bool value_begun_ = false, quoted_ = false;
-  bool line_break_ = false;  // seen, and not known to be the last
+  bool value_begun_ = false, quoted_ = false, passed_over_ = false;
+  bool may_be_text_ = false, in_text_ = false;  // it may begin, or began, with text_open
+  bool line_break_ = false;                     // seen, and not known to be the last
 };
 
 }  // namespace

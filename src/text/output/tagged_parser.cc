@@ -21,13 +21,18 @@ class TaggedParser final : public OutputParser, private CallSink {
   TaggedParser(const OutputDialect& dialect, OutputOptions options)
       : options_(std::move(options)),
         tools_(options_.tools ? dialect.tools : nullptr),
-        reasoning_(options_.reasoning ? dialect.reasoning : nullptr),
+        reasoning_(options_.reasoning && !stay_in_content(dialect) ? dialect.reasoning : nullptr),
+        answer_closes_(answer_closes(dialect.tools)),
         content_marks_(content_marks(), false),
-        thought_marks_({reasoning_ ? std::string(reasoning_->close) : std::string()}, false),
-        mode_(reasoning_ && options_.starts_in_reasoning ? Mode::kThought : Mode::kContent) {}
+        thought_marks_(thought_marks(), false),
+        mode_(reasoning_ && options_.starts_in_reasoning ? Mode::kThought : Mode::kContent),
+        opened_in_prompt_(stay_in_content(dialect) && options_.starts_in_reasoning
+                              ? dialect.reasoning->open
+                              : std::string_view()) {}
 
   void push(std::string_view text, OutputEvents& out) override {
     out_ = &out;
+    emit(Kind::kContent, std::exchange(opened_in_prompt_, {}));
     for (char c : text) {
       if (stopped_) return;
       take(c);
@@ -42,7 +47,8 @@ class TaggedParser final : public OutputParser, private CallSink {
       reader_->finish(*this);
       if (begun_) {
         end();
-      } else if (!std::all_of(attempt_.begin(), attempt_.end(), is_layout_space)) {
+      } else if (!reader_->is_closed() &&
+                 !std::all_of(attempt_.begin(), attempt_.end(), is_layout_space)) {
         emit(Kind::kContent, attempt_);
       }
       return;
@@ -51,7 +57,7 @@ class TaggedParser final : public OutputParser, private CallSink {
       thought(thought_marks_.flush());
       return emit(Kind::kReasoning, std::exchange(pending_, {}));
     }
-    flush_pending();
+    if (!answer_closed_) flush_pending();
   }
 
   bool in_reasoning() const override { return mode_ == Mode::kThought; }
@@ -61,17 +67,49 @@ class TaggedParser final : public OutputParser, private CallSink {
   enum class Mode : uint8_t { kContent, kThought, kCall };
   using Kind = OutputEvent::Kind;
 
-  // The opening of thoughts first (and their end), then of calls, then what may open calls, then
-  // layout.
+  static bool stay_in_content(const OutputDialect& dialect) {
+    return dialect.reasoning && dialect.reasoning->in_content;
+  }
+
+  // What stands around an answer's words: of the thoughts' dialect, and of the calls'.
+  std::vector<std::string_view> answer_closes(const ToolDialect* tools) const {
+    std::vector<std::string_view> marks;
+    const auto add = [&](std::span<const std::string_view> more) {
+      marks.insert(marks.end(), more.begin(), more.end());
+    };
+    if (reasoning_) add(reasoning_->answer_closes);
+    if (tools) add(tools->answer_closes);
+    return marks;
+  }
+  std::span<const std::string_view> answer_opens() const {
+    return reasoning_ ? reasoning_->answer_opens : std::span<const std::string_view>();
+  }
+
+  // The opening of thoughts first (and their end), what stands around an answer's words, then the
+  // opening of calls, then what may open calls, then layout.
   std::vector<std::string> content_marks() const {
     std::vector<std::string> marks;
+    const auto add = [&](std::span<const std::string_view> more) {
+      marks.insert(marks.end(), more.begin(), more.end());
+    };
     if (reasoning_) marks.emplace_back(reasoning_->open);
     if (closes_unopened()) marks.emplace_back(reasoning_->close);
+    add(answer_opens());
+    add(answer_closes_);
     if (!tools_) return marks;
+    add(tools_->opens);
+    add(loose_opens());
+    add(tools_->layout);
+    return marks;
+  }
+
+  // The end of thoughts first, then the opening of calls that end them.
+  std::vector<std::string> thought_marks() const {
+    std::vector<std::string> marks;
+    if (!reasoning_) return marks;
+    marks.emplace_back(reasoning_->close);
+    if (!tools_ || !reasoning_->calls_close) return marks;
     marks.insert(marks.end(), tools_->opens.begin(), tools_->opens.end());
-    const auto loose = loose_opens();
-    marks.insert(marks.end(), loose.begin(), loose.end());
-    marks.insert(marks.end(), tools_->layout.begin(), tools_->layout.end());
     return marks;
   }
 
@@ -109,6 +147,7 @@ class TaggedParser final : public OutputParser, private CallSink {
         pending_.clear();
         mode_ = Mode::kContent;
         touches_ = true;
+        if (*step.stop > 0) call_mark(*step.stop - 1);
         return;
       }
       case Mode::kCall:
@@ -116,7 +155,9 @@ class TaggedParser final : public OutputParser, private CallSink {
     }
   }
 
-  bool looks_for_marks() const { return tools_ || (reasoning_ && nothing_yet_); }
+  bool looks_for_marks() const {
+    return tools_ || !answer_closes_.empty() || (reasoning_ && nothing_yet_);
+  }
 
   void content(std::string_view text) {
     for (char c : text) {
@@ -150,6 +191,7 @@ class TaggedParser final : public OutputParser, private CallSink {
   void flush_pending() {
     if (!touches_) emit(Kind::kContent, pending_);
     pending_.clear();
+    answer_closed_ = false;
   }
 
   void thought(std::string_view text) {
@@ -167,18 +209,44 @@ class TaggedParser final : public OutputParser, private CallSink {
 
   void mark(size_t index) {
     content_marks_.flush();
-    if (reasoning_ && index-- == 0) {
-      if (!nothing_yet_ || touches_) return content(reasoning_->open);
+    if (reasoning_ && thought_mark(index)) return;
+    const auto opens = answer_opens();
+    if (index < opens.size()) {
+      const bool in_front = (nothing_yet_ || touches_) && !std::exchange(answer_opened_, true);
+      return in_front ? drop_pending() : content(opens[index]);
+    }
+    index -= opens.size();
+    if (index < answer_closes_.size()) {
+      answer_closed_ = true;
+      return hold(answer_closes_[index]);
+    }
+    call_mark(index - answer_closes_.size());
+  }
+
+  // Whether it is one of the thoughts; else `index` becomes that of the other marks.
+  bool thought_mark(size_t& index) {
+    const bool at_begin = nothing_yet_ && !touches_;
+    if (index-- == 0) {
+      if (!at_begin) return content(reasoning_->open), true;
       pending_.clear();
       mode_ = Mode::kThought;
-      return;
+      return true;
     }
     if (closes_unopened() && index-- == 0) {
-      if (!nothing_yet_ || touches_) return content(reasoning_->close);
-      pending_.clear();
-      touches_ = true;
-      return;
+      if (!at_begin) return content(reasoning_->close), true;
+      drop_pending();
+      return true;
     }
+    return false;
+  }
+
+  // In front of an answer's words.
+  void drop_pending() {
+    pending_.clear();
+    touches_ = true;
+  }
+
+  void call_mark(size_t index) {
     const size_t opens = tools_->opens.size(), loose = loose_opens().size();
     if (index < opens) {
       begin_attempt(tools_->opens[index], false);
@@ -195,6 +263,7 @@ class TaggedParser final : public OutputParser, private CallSink {
     attempt_ = touches_ ? std::string() : std::exchange(pending_, {});
     attempt_ += open;
     pending_.clear();
+    answer_closed_ = false;
     reader_ = tools_->make_reader(*options_.tools, bare);
     mode_ = Mode::kCall;
   }
@@ -247,6 +316,7 @@ class TaggedParser final : public OutputParser, private CallSink {
   const OutputOptions options_;
   const ToolDialect* const tools_;
   const ReasoningDialect* const reasoning_;
+  const std::vector<std::string_view> answer_closes_;
   StopMatcher content_marks_, thought_marks_;
   Mode mode_;
   OutputEvents* out_ = nullptr;  // of the push under way
@@ -255,6 +325,9 @@ class TaggedParser final : public OutputParser, private CallSink {
   bool thought_begun_ = false;
   bool touches_ = false;  // only layout since a call or the thoughts
   std::string pending_;   // that layout, or white space in front of what may be a mark
+  bool answer_opened_ = false;
+  bool answer_closed_ = false;         // from a mark in `pending_` on there were no words
+  std::string_view opened_in_prompt_;  // what content begins with
 
   std::unique_ptr<CallReader> reader_;
   std::string attempt_;  // of a call: the bytes of which nothing was told yet
