@@ -256,7 +256,7 @@ constexpr CallSpelling kLfmSpelling[] = {{.behind_name = "(",
 constexpr std::string_view kGemma4ThoughtInner[] = {"<|channel>"};
 constexpr std::string_view kErnieAnswerOpens[] = {"<response>"};
 constexpr std::string_view kErnieAnswerCloses[] = {"</response>"};
-constexpr std::string_view kHunyuanAnswerOpens[] = {"<answer>"};
+constexpr std::string_view kHunyuanAnswerOpens[] = {"<answer>", "助手："};
 constexpr std::string_view kHunyuanAnswerCloses[] = {"</answer>"};
 
 constexpr std::string_view kHarmonySigns[] = {"<|channel|>", "<|message|>"};

@@ -302,6 +302,7 @@ constexpr OutputSample kOutputSamples[] = {
     {"hunyuan_a13b", "<think>\n\n</think>\n<answer>\n<b>4</b>\n</answer>", "<b>4</b>", false,
      "hunyuan_a13b"},
     {"hunyuan_a13b", "<answer>\n\n</answer>", "", false, "hunyuan_a13b"},
+    {"hunyuan_a13b", "<answer>\n助手：四。助手：\n</answer>", "四。助手：", false, "hunyuan_a13b"},
     {"jamba", "a <tool_calls> b </tool_calls>", "a <tool_calls> b </tool_calls>"},
     // ---- Command
     {"cohere_command3",

@@ -212,8 +212,10 @@ class TaggedParser final : public OutputParser, private CallSink {
     if (reasoning_ && thought_mark(index)) return;
     const auto opens = answer_opens();
     if (index < opens.size()) {
-      const bool in_front = (nothing_yet_ || touches_) && !std::exchange(answer_opened_, true);
-      return in_front ? drop_pending() : content(opens[index]);
+      const bool in_front = (nothing_yet_ || touches_) && answer_opens_seen_ < opens.size();
+      if (!in_front) return content(opens[index]);
+      ++answer_opens_seen_;
+      return drop_pending();
     }
     index -= opens.size();
     if (index < answer_closes_.size()) {
@@ -325,7 +327,7 @@ class TaggedParser final : public OutputParser, private CallSink {
   bool thought_begun_ = false;
   bool touches_ = false;  // only layout since a call or the thoughts
   std::string pending_;   // that layout, or white space in front of what may be a mark
-  bool answer_opened_ = false;
+  size_t answer_opens_seen_ = 0;
   bool answer_closed_ = false;         // from a mark in `pending_` on there were no words
   std::string_view opened_in_prompt_;  // what content begins with
 
