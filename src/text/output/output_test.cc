@@ -178,6 +178,22 @@ TEST(OutputParser, MarksAroundWordsGo) {
   }
 }
 
+// Where the form of calls was enforced, one in a thought is none.
+TEST(OutputParser, CallsInThoughtsEndThemOnlyWhereFree) {
+  const std::string_view text =
+      "<|inner_prefix|>So.<|tools_prefix|>[{\"now\": {}}]<|tools_suffix|>";
+  for (const bool enforced : {false, true}) {
+    OutputOptions options = output_options(output_samples()[0]);
+    options.only_marked = enforced;
+    const auto parser = make_output_parser(output_dialect("apertus", "apertus"), options);
+    OutputEvents events;
+    parser->push(text, events);
+    parser->finish(events);
+    EXPECT_EQ(to_text(events),
+              enforced ? "(" + std::string(text.substr(16)) + ")" : "(So.){now {}}");
+  }
+}
+
 TEST(OutputParser, OneCallEndsTheAnswer) {
   OutputOptions options = output_options(output_samples()[0]);
   options.one_call = true;

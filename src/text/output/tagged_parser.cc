@@ -103,12 +103,13 @@ class TaggedParser final : public OutputParser, private CallSink {
     return marks;
   }
 
-  // The end of thoughts first, then the opening of calls that end them.
+  // The end of thoughts first, then the opening of calls that end them: not where the form of calls
+  // was enforced, which was behind the thoughts.
   std::vector<std::string> thought_marks() const {
     std::vector<std::string> marks;
     if (!reasoning_) return marks;
     marks.emplace_back(reasoning_->close);
-    if (!tools_ || !reasoning_->calls_close) return marks;
+    if (!tools_ || !reasoning_->calls_close || options_.only_marked) return marks;
     marks.insert(marks.end(), tools_->opens.begin(), tools_->opens.end());
     return marks;
   }
