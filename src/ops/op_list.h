@@ -9,6 +9,7 @@
 #include "ops/attention/index_keys.h"
 #include "ops/attention/latent_kv.h"
 #include "ops/attention/page_rows.h"
+#include "ops/attention/pool_index_keys.h"
 #include "ops/attention/rope_attention.h"
 #include "ops/attention/rope_kv.h"
 #include "ops/attention/select_blocks.h"
@@ -115,6 +116,7 @@
   OP(hyper_add, HyperAddArgs)            \
   OP(hyper_mix, HyperMixArgs)            \
   OP(keep_sources, KeepSourcesArgs)      \
+  OP(pool_index_keys, PoolIndexKeysArgs) \
   OP(rotate_tails, RotateTailsArgs)      \
   OP(row_scatter_add, RowScatterAddArgs) \
   OP(sample, SampleArgs)                 \

@@ -33,7 +33,7 @@ OpCost op_cost(const IndexKeysArgs& args) {
 void index_keys(OpContext& context, const IndexKeysArgs& args) {
   check_args(args);
   CHECK(is_activation(context.device, args.queries.dtype));
-  CHECK(args.norm != nullptr || context.device.kind() == DeviceKind::kCpu);
+  CHECK((args.norm != nullptr && args.rotates_keys) || context.device.kind() == DeviceKind::kCpu);
   if (args.keys.rows() == 0) return;
   run_op(context, index_keys_kernels(), args);
 }

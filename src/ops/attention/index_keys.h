@@ -1,6 +1,7 @@
 // index_keys: what the index of sparse attention (DeepSeek-AI, 2025) keeps of a token, and the
 // rotated queries that ask it.
-//   kept     [rotate(k'), k''] of k = LayerNorm(key), or the key, beside what the layer attends
+//   kept     [rotate(k'), k''] of k = LayerNorm(key), or the key, beside what the layer attends;
+//            or the key as it is
 //   queries  [rotate(q_h'), q_h''] of each head h
 // The first 2 pairs() components of a head are rotated: pairs (i, i + pairs()).
 #pragma once
@@ -23,6 +24,7 @@ struct IndexKeysArgs {
   ConstTensorView sin;
   KvLayerView cache;
   std::span<const int64_t> slots;  // [T] where each token's key goes
+  bool rotates_keys = true;        // CPU: else they are kept as they are
 };
 
 void index_keys(OpContext& context, const IndexKeysArgs& args);

@@ -39,7 +39,7 @@ void keep_row(const IndexKeysArgs& args, int64_t t, float* key) {
   const float* const sin = f32_row(args.sin, t);
   const int64_t pairs = args.cos.columns(), slot = args.slots[static_cast<size_t>(t)];
   layer_norm_of(args, f32_row(args.keys, t), key);
-  rotate_front(cos, sin, pairs, key);
+  if (args.rotates_keys) rotate_front(cos, sin, pairs, key);
   store_index_key(cache, slot, key);
   float* const queries = f32_row(args.queries, t);
   for (int64_t first = 0; first < args.queries.columns(); first += cache.index_dim) {

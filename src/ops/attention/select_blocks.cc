@@ -12,7 +12,8 @@ void check_args(const SelectBlocksArgs& args) {
   CHECK(args.kv.index_dim > 0 && args.kv.block_tokens == kScoredKeys);
   CHECK(args.queries.columns() > 0 && args.queries.columns() % args.kv.index_dim == 0);
   CHECK(rule.tokens > 0 && rule.top > 0 && rule.local >= 0 && rule.local <= rule.top);
-  CHECK(args.chosen.stride >= int64_t{args.heads()} * rule.top);
+  CHECK(!rule.pooled || (rule.local == 0 && rule.top > 1));
+  CHECK(args.chosen.stride >= int64_t{args.choosing_heads()} * rule.top);
   for (const AttentionSequence& sequence : args.sequences) {
     CHECK(sequence.row_first >= 0 && sequence.row_count > 0 &&
           sequence.row_first + sequence.row_count <= args.queries.rows() &&
@@ -26,7 +27,7 @@ int64_t select_blocks_workspace_bytes(const BlockRule& rule, int32_t heads, int3
   const int64_t keys = int64_t{kv_length_max} + kScoredKeys;
   const int64_t of_head = keys * static_cast<int64_t>(sizeof(float)) +
                           rule.blocks_of(kv_length_max) * static_cast<int64_t>(sizeof(uint64_t));
-  return kScoredRows * heads * of_head + 512;
+  return kScoredRows * (rule.pooled ? 1 : heads) * of_head + 512;
 }
 
 const KernelSet<SelectBlocksArgs>& select_blocks_kernels() {

@@ -2,6 +2,7 @@
 #include <array>
 #include <functional>
 #include <limits>
+#include <vector>
 
 #include "ops/attention/select_blocks.h"
 #include "ops/attention/select_keys_scores.h"
@@ -10,7 +11,7 @@
 namespace headrace {
 namespace {
 
-// Rows [first, first + count) of a sequence, each with `heads` heads.
+// Rows [first, first + count) of a sequence, each with `heads` heads that choose.
 struct ScoredHeads {
   const SelectBlocksArgs& args;
   const AttentionSequence& sequence;
@@ -25,9 +26,34 @@ struct ScoredHeads {
   }
 };
 
+// Of pooled blocks, whose heads have one score together.
+template <void (*kScore)(const BlockScores&)>
+void score_pooled(const ScoredHeads& run, int64_t page) {
+  const SelectBlocksArgs& args = run.args;
+  const std::vector<float> ones(static_cast<size_t>(args.heads()), 1.0f);
+  const int32_t block = run.sequence.block_table[args.table_offset + page];
+  for (int32_t i = 0; i < run.count; ++i) {
+    kScore({.queries = f32_row(args.queries, int64_t{run.sequence.row_first} + run.first + i),
+            .weights = ones.data(),
+            .keys = index_head(args.kv, block).at,
+            .scores = run.scores + i * run.stride + page * kScoredKeys,
+            .query_stride = 0,
+            .weight_stride = 0,
+            .score_stride = run.stride,
+            .rows = 1,
+            .heads = args.heads(),
+            .dim = args.kv.index_dim,
+            .half = index_format(args.kv) == KvFormat::kF16});
+  }
+}
+
 template <void (*kScore)(const BlockScores&)>
 void score_pages(const ScoredHeads& run, int64_t first, int64_t last) {
   const SelectBlocksArgs& args = run.args;
+  if (args.chosen.rule.pooled) {
+    for (int64_t page = first; page < last; ++page) score_pooled<kScore>(run, page);
+    return;
+  }
   const int64_t row = int64_t{run.sequence.row_first} + run.first;
   for (int64_t page = first; page < last; ++page) {
     const int32_t block = run.sequence.block_table[args.table_offset + page];
@@ -63,9 +89,9 @@ void choose_blocks(const ScoredHeads& run, int32_t i, int32_t head) {
   const BlockRule& rule = run.args.chosen.rule;
   const AttentionSequence& sequence = run.sequence;
   const int32_t r = run.first + i, position = sequence.position(r);
-  const int32_t seen = position / rule.tokens + 1;
+  const int32_t seen = position / rule.tokens + 1, count = run.args.chosen.count(position);
   int32_t* const chosen = run.args.chosen.of(int64_t{sequence.row_first} + r, head);
-  if (seen <= rule.top) {
+  if (seen == count) {
     for (int32_t b = 0; b < seen; ++b) chosen[b] = b;
     return;
   }
@@ -73,20 +99,23 @@ void choose_blocks(const ScoredHeads& run, int32_t i, int32_t head) {
   const float* const scores = run.scores + at * run.stride;
   uint64_t* const choices = run.choices + at * run.blocks;
   for (int32_t b = 0; b < seen; ++b) {
-    const int32_t first = b * rule.tokens, end = std::min(position + 1, first + rule.tokens);
-    const float score = b + rule.local >= seen ? std::numeric_limits<float>::infinity()
-                                               : best_of(sequence, r, scores, first, end);
+    const int32_t end = std::min(position + 1, (b + 1) * rule.tokens);
+    const bool is_part = end < (b + 1) * rule.tokens;
+    const int32_t first = rule.pooled ? end - 1 : b * rule.tokens;
+    const float score = b + rule.local >= seen || (rule.pooled && is_part)
+                            ? std::numeric_limits<float>::infinity()
+                            : best_of(sequence, r, scores, first, end);
     choices[b] = choice_of(score, static_cast<uint32_t>(b));
   }
-  std::nth_element(choices, choices + rule.top - 1, choices + seen, std::greater<>());
-  for (int32_t k = 0; k < rule.top; ++k) chosen[k] = static_cast<int32_t>(position_of(choices[k]));
-  std::sort(chosen, chosen + rule.top);
+  std::nth_element(choices, choices + count - 1, choices + seen, std::greater<>());
+  for (int32_t k = 0; k < count; ++k) chosen[k] = static_cast<int32_t>(position_of(choices[k]));
+  std::sort(chosen, chosen + count);
 }
 
 template <void (*kScore)(const BlockScores&)>
 void select_of_rows(OpContext& context, const ScoredHeads& run) {
   constexpr int64_t kPagesOfUnit = 16;
-  if (run.places() > run.args.chosen.rule.keys()) {
+  if (run.places() > run.args.chosen.rule.keys_of_all()) {
     const int64_t pages = divide_up(run.places(), kScoredKeys);
     const int64_t units = divide_up(pages, kPagesOfUnit);
     context.device.pool().parallel_for(units, 1, [&](int64_t first, int64_t end) {
@@ -102,7 +131,7 @@ void select_of_rows(OpContext& context, const ScoredHeads& run) {
 
 template <void (*kScore)(const BlockScores&)>
 void select_all_blocks(OpContext& context, const SelectBlocksArgs& args) {
-  const int32_t heads = args.heads();
+  const int32_t heads = args.choosing_heads();
   for (const AttentionSequence& sequence : args.sequences) {
     const int64_t stride = round_up(sequence.kv_length, kScoredKeys);
     const Workspace::Mark mark(context.workspace);

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <limits>
 #include <numeric>
+#include <utility>
 
 #include "ops/attention/kv_numbers.h"
 #include "ops/op_fixture.h"
@@ -71,7 +72,8 @@ class SelectBlocksSetting {
         const int32_t* const of = args.chosen.of(r, h);
         all.emplace_back(of, of + args.chosen.count(sequence.position(r)));
       }
-      EXPECT_EQ(args.chosen.of(r, kHeads)[0], -7) << "beyond a row's blocks";
+      const int64_t written = int64_t{args.choosing_heads()} * rule.top;
+      EXPECT_EQ(blocks[static_cast<size_t>(r * stride + written)], -7) << "beyond a row's blocks";
     }
     return all;
   }
@@ -96,6 +98,24 @@ class SelectBlocksSetting {
     order.resize(std::min(order.size(), static_cast<size_t>(rule.top)));
     std::ranges::sort(order);
     return order;
+  }
+  std::vector<int32_t> expected_of_pooled(int32_t t, const std::vector<int32_t>& seen) {
+    const auto whole = static_cast<int32_t>(seen.size()) / rule.tokens;
+    std::vector<std::pair<double, int32_t>> scores;
+    for (int32_t b = 0; b < whole; ++b) {
+      double score = 0;
+      for (int32_t h = 0; h < kHeads; ++h) {
+        score += std::max(product(t, h, seen[static_cast<size_t>((b + 1) * rule.tokens - 1)]), 0.0);
+      }
+      scores.emplace_back(-score, b);
+    }
+    std::ranges::sort(scores);
+    scores.resize(std::min(scores.size(), static_cast<size_t>(rule.top - 1)));
+    std::vector<int32_t> chosen;
+    for (const auto& [score, b] : scores) chosen.push_back(b);
+    std::ranges::sort(chosen);
+    if (static_cast<int32_t>(seen.size()) % rule.tokens != 0) chosen.push_back(whole);
+    return chosen;
   }
   static std::vector<int32_t> places_before(int32_t end) {
     std::vector<int32_t> places(static_cast<size_t>(end));
@@ -192,6 +212,43 @@ TEST(SelectBlocks, RowsOfATreeChooseOfTheirPaths) {
               << r << " " << h;
         }
       }
+    }
+  }
+}
+
+// Heads choose together, of blocks that a row sees whole, each of which has the one key that lies
+// where its last token's does; what is behind these comes on top.
+TEST(SelectBlocks, PooledBlocksAreChosenByAllHeadsTogether) {
+  for (const BlockRule& rule :
+       {BlockRule{4, 4, 0, true}, {16, 3, 0, true}, {7, 2, 0, true}, {1, 9, 0, true}}) {
+    SelectBlocksSetting setting(rule);
+    for (const auto& kernel : kernels_here()) {
+      SCOPED_TRACE(kernel.name);
+      const Chosen chosen = setting.run(kernel, 0, kTokens);
+      for (int32_t t = 0; t < kTokens; ++t) {
+        EXPECT_EQ(chosen[static_cast<size_t>(t * kHeads)],
+                  setting.expected_of_pooled(t, setting.places_before(t + 1)))
+            << t;
+      }
+      EXPECT_EQ(setting.run(kernel, 41, 3).front(), chosen[41 * kHeads]);
+    }
+  }
+}
+
+TEST(SelectBlocks, RowsOfATreeChooseOfPooledBlocksOfTheirPaths) {
+  const uint64_t paths[] = {0b1, 0b11, 0b101, 0b1101, 0b10011, 0b110011};
+  constexpr int32_t kTree = 6, kFirst = kTokens - kTree - 2;
+  SelectBlocksSetting setting({3, 4, 0, true});
+  for (const auto& kernel : kernels_here()) {
+    const Chosen chosen = setting.run(kernel, kFirst, kTree + 2, paths);
+    for (int32_t r = 0; r < kTree; ++r) {
+      std::vector<int32_t> seen = setting.places_before(kFirst + 2);
+      for (int32_t j = 0; j < kTree; ++j) {
+        if ((paths[r] >> j & 1) != 0) seen.push_back(kFirst + 2 + j);
+      }
+      EXPECT_EQ(chosen[static_cast<size_t>((2 + r) * kHeads)],
+                setting.expected_of_pooled(kFirst + 2 + r, seen))
+          << r;
     }
   }
 }

@@ -4,7 +4,7 @@
 //   decay_t   = exp(rate softplus(a_t + dt_bias))                        (of each value head)
 //   beta_t    = beta_scale sigmoid(b_t)                                  (of each value head)
 //   S        := decay_t S;   S := S + k_t (beta_t (v_t - S' k_t))';   o_t = S' q_t
-//   out_t     = o_t / sqrt(mean(o_t^2) + eps) * norm * silu(z_t)
+//   out_t     = o_t / sqrt(mean(o_t^2) + eps) * norm * silu(z_t), or sigmoid(z_t)
 // A key head serves value heads that are neighbours.
 //
 // A row's sums are over dk in ascending order, whatever the instruction set: as the state is read
@@ -41,6 +41,7 @@ struct DeltaRuleArgs {
   const float* dt_bias;  // [value_heads]
   const float* norm;     // [dv]
   float norm_eps = 0.0f;
+  bool sigmoid_gates = false;
   float beta_scale = 1.0f;  // 2: a row may turn over what the state has under its key
   // f32, by value head, in blocks of kDeltaColumns columns of dv (the last may be narrower):
   // [dk, columns], dense.

@@ -69,7 +69,8 @@ DeltaHead head_of(const DeltaRuleArgs& args, const StateSequence& sequence, int6
           .key_dim = heads.key_dim,
           .value_dim = dv,
           .norm_eps = args.norm_eps,
-          .begins = sequence.position == 0};
+          .begins = sequence.position == 0,
+          .sigmoid_gates = args.sigmoid_gates};
 }
 
 template <void (*kHead)(const DeltaHead&)>
@@ -96,8 +97,9 @@ void gate_reference_row(const DeltaHead& a, const std::vector<double>& o, int64_
   const double rms = std::sqrt(squares / static_cast<double>(a.value_dim) + a.norm_eps);
   for (int64_t j = 0; j < a.value_dim; ++j) {
     const double gate = a.z[t * a.z_stride + j];
-    a.out[t * a.out_stride + j] = static_cast<float>(o[static_cast<size_t>(j)] / rms * a.norm[j] *
-                                                     (gate / (1.0 + std::exp(-gate))));
+    a.out[t * a.out_stride + j] =
+        static_cast<float>(o[static_cast<size_t>(j)] / rms * a.norm[j] *
+                           ((a.sigmoid_gates ? 1.0 : gate) / (1.0 + std::exp(-gate))));
   }
 }
 

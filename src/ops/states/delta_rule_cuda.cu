@@ -1,4 +1,4 @@
-// delta_rule on CUDA: a decay of each value head, gates of SiLU (delta_block.cuh).
+// delta_rule on CUDA: a decay of each value head, gates of SiLU or sigmoids (delta_block.cuh).
 //   qkv, z, out [T, ...] f32, f16 or bf16; gates [T, 2 value_heads] f32
 #include "ops/states/delta_block.cuh"
 #include "ops/states/delta_rule.h"
@@ -39,14 +39,18 @@ void run(OpContext& context, const DeltaRuleArgs& args) {
                      .state_stride = args.states.stride,
                      .sequences = args.states.on_device,
                      .out = gpu::rows_of<T>(args.out)});
-    gpu::launch_delta_gates<gpu::DeltaGate::kSilu>(
-        context, gpu::DeltaGateArguments<T>{.z = gpu::rows_of<T>(args.z),
-                                            .out = gpu::rows_of<T>(args.out),
-                                            .norm = args.norm,
-                                            .heads = heads.value_heads,
-                                            .value_dim = heads.value_dim,
-                                            .items = args.out.rows() * heads.value_heads,
-                                            .eps = args.norm_eps});
+    const gpu::DeltaGateArguments<T> gates{.z = gpu::rows_of<T>(args.z),
+                                           .out = gpu::rows_of<T>(args.out),
+                                           .norm = args.norm,
+                                           .heads = heads.value_heads,
+                                           .value_dim = heads.value_dim,
+                                           .items = args.out.rows() * heads.value_heads,
+                                           .eps = args.norm_eps};
+    if (args.sigmoid_gates) {
+      gpu::launch_delta_gates<gpu::DeltaGate::kSigmoid>(context, gates);
+    } else {
+      gpu::launch_delta_gates<gpu::DeltaGate::kSilu>(context, gates);
+    }
   });
 }
 

@@ -24,7 +24,8 @@ struct DeltaHead {
   int64_t rows;
   int64_t key_dim, value_dim;
   float norm_eps;
-  bool begins;  // with zeros in place of the state
+  bool begins;         // with zeros in place of the state
+  bool sigmoid_gates;  // in place of SiLU's
 };
 
 void delta_head_avx512(const DeltaHead& head);  // delta_rule_cpu_avx512.cc

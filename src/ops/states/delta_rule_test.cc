@@ -46,12 +46,14 @@ class DeltaTest {
             .dt_bias = dt_bias_.data(),
             .norm = norm_.data(),
             .norm_eps = kEps,
+            .sigmoid_gates = sigmoid_gates_,
             .beta_scale = beta_scale_,
             .states = states,
             .out = out.view()};
   }
 
   void double_rates() { beta_scale_ = 2; }
+  void gate_by_sigmoids() { sigmoid_gates_ = true; }
 
   // As it is written, in doubles.
   TestMatrix expected() const {
@@ -106,12 +108,14 @@ class DeltaTest {
     for (size_t j = 0; j < o.size(); ++j) {
       const int64_t at = head * heads_.value_dim + static_cast<int64_t>(j);
       const double z = z_.at(t, at);
-      out.at(t, at) = static_cast<float>(o[j] / rms * norm_[j] * z / (1 + std::exp(-z)));
+      const double above = sigmoid_gates_ ? 1 : z;
+      out.at(t, at) = static_cast<float>(o[j] / rms * norm_[j] * above / (1 + std::exp(-z)));
     }
   }
 
   const DeltaHeads heads_;
   float beta_scale_ = 1;
+  bool sigmoid_gates_ = false;
   Rng rng_;
   TestMatrix qkv_, gates_, z_;
   std::vector<float> rate_, dt_bias_, norm_;
@@ -147,9 +151,10 @@ TEST(DeltaRule, EveryKernelIsNearDoubles) {
   });
 }
 
-TEST(DeltaRule, RatesOfLearningMayBeDoubled) {
+TEST(DeltaRule, RatesOfLearningMayBeDoubledAndGatesBeSigmoids) {
   for_each_kernel([](TestDevice& device, const auto& kernel, DeltaTest& test) {
     test.double_rates();
+    test.gate_by_sigmoids();
     TestStates states(1, test.heads().state_bytes());
     const StateSequence all{.row_count = DeltaTest::kRows};
     DeltaTest::Read read = test.inputs();

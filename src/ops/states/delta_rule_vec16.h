@@ -45,7 +45,7 @@ void advance_row(const DeltaHead& a, const StateBlock& block, int64_t t, float k
   }
 }
 
-// out := out / rms(out) * norm * silu(z)
+// out := out / rms(out) * norm * silu(z), or sigmoid(z)
 void gate_row(const DeltaHead& a, int64_t t) {
   float* out = a.out + t * a.out_stride;
   const float* z = a.z + t * a.z_stride;
@@ -60,10 +60,11 @@ void gate_row(const DeltaHead& a, int64_t t) {
   for (int64_t i = 0; i < a.value_dim; i += 16) {
     const int64_t left = a.value_dim - i;
     const Vec16 gate = load_up_to(z + i, left, 0.0f);
-    const Vec16 silu = div(gate, add(broadcast(1.0f), exp(sub(zero(), gate))));
+    const Vec16 above = a.sigmoid_gates ? broadcast(1.0f) : gate;
+    const Vec16 gated = div(above, add(broadcast(1.0f), exp(sub(zero(), gate))));
     const Vec16 scaled =
         mul(mul(load_up_to(out + i, left, 0.0f), scale), load_up_to(a.norm + i, left, 0.0f));
-    store_up_to(out + i, mul(scaled, silu), left);
+    store_up_to(out + i, mul(scaled, gated), left);
   }
 }
 
