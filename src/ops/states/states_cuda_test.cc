@@ -83,7 +83,7 @@ TEST(StatesCuda, ConvolutionsAreTheCpus) {
 }
 
 void run_delta(TestDevice& cuda, const DeltaHeads& heads, const StateSteps& steps, DType dtype,
-               float beta_scale = 1) {
+               float beta_scale = 1, bool sigmoid_gates = false) {
   Rng rng(static_cast<uint64_t>(heads.key_dim));
   const int64_t rows = steps.rows();
   std::vector<float> qkv = rounded_floats(rng, dtype, rows * heads.qkv());
@@ -111,6 +111,7 @@ void run_delta(TestDevice& cuda, const DeltaHeads& heads, const StateSteps& step
                      .dt_bias = dt_bias.data(),
                      .norm = norm.data(),
                      .norm_eps = 1e-6f,
+                     .sigmoid_gates = sigmoid_gates,
                      .beta_scale = beta_scale,
                      .states = states.on_host(),
                      .out = host_view(expected, rows, heads.values())};
@@ -151,7 +152,7 @@ TEST(StatesCuda, TheDeltaRuleIsTheCpus) {
   }
 }
 
-// Of negative eigenvalues: rates of learning up to 2.
+// Of negative eigenvalues: rates of learning up to 2. Gates may be sigmoids.
 TEST(StatesCuda, TheDeltaRuleOfDoubledRatesIsTheCpus) {
   HR_CUDA_DEVICE_OR_SKIP(cuda);
   constexpr DeltaHeads kHeads{.key_heads = 2, .value_heads = 4, .key_dim = 96, .value_dim = 40};
@@ -159,6 +160,7 @@ TEST(StatesCuda, TheDeltaRuleOfDoubledRatesIsTheCpus) {
     for (const DType dtype : {DType::kF32, DType::kBF16, DType::kF16}) {
       SCOPED_TRACE(testing::Message() << steps.rows() << " rows " << dtype_name(dtype));
       run_delta(cuda, kHeads, steps, dtype, /*beta_scale=*/2);
+      run_delta(cuda, kHeads, steps, dtype, /*beta_scale=*/1, /*sigmoid_gates=*/true);
     }
   }
 }
