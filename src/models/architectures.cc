@@ -44,6 +44,7 @@
 #include "models/phi.h"
 #include "models/qwen.h"
 #include "models/qwen35.h"
+#include "models/qwen4.h"
 #include "models/recurrent_gemma.h"
 #include "models/rwkv7.h"
 #include "models/seed_oss.h"
@@ -114,6 +115,7 @@ constexpr std::array kArchitectures = {
     decoder<qwen35_spec>("qwen35", qwen35_hf_names),
     decoder<qwen35_spec>("qwen35moe", qwen35_hf_names),
     decoder<qwen35_spec>("qwen3next", qwen35_hf_names),
+    decoder<qwen4_spec>("qwen4exp", qwen4_hf_names),
     decoder<seed_oss_spec>("seed_oss", seed_oss_hf_names),
     decoder<exaone4_spec>("exaone4", olmo2_hf_names),
     decoder<uniform_decoder>("ernie4_5", llama_hf_names),
@@ -181,6 +183,7 @@ constexpr std::array kArchitectures = {
     decoder<hy_v4_spec>("hy_v4", hy_v4_hf_names),
     decoder<deepseek4_spec>("deepseek4", deepseek4_hf_names),
     decoder<axk1_spec>("axk1", axk1_hf_names),
+    decoder<axk2_spec>("axk2", axk2_hf_names),
     decoder<dbrx_spec>("dbrx", dbrx_hf_names),
     decoder<mimo2_spec>("mimo2", mimo2_hf_names),
     decoder<laguna_spec>("laguna", laguna_hf_names),

@@ -333,6 +333,7 @@ class DecoderPass {
          .kept = kept,
          .states = batch_.states.behind(state_offsets_[static_cast<size_t>(index)]),
          .carried = behind_frames(),
+         .frames = carried_rows(),
          .positions = batch_.positions,
          .beside = beside(layer, pages)});
     if (kept == nullptr || !kept->rows.empty()) branch.finish();
@@ -499,7 +500,9 @@ class Decoder final : public Model {
   }
 
   void normalise_rows(OpContext& context, TensorView rows) const override {
-    normalise(context, weights_.output_norm, rows, {}, spec_.residual_scale, rows);
+    if (weights_.output_norm.kind != NormKind::kNone) {
+      normalise(context, weights_.output_norm, rows, {}, spec_.residual_scale, rows);
+    }
     if (spec_.logit_scale == 1.0f) return;
     if (device_.kind != DeviceKind::kCpu) {
       return residual_add(context,
@@ -648,9 +651,12 @@ int64_t Decoder::workspace_bytes(int32_t tokens, int32_t logit_rows, int32_t kv_
   for (int32_t i = loaded_.first; i < loaded_.last; ++i) {
     const DecoderLayer& layer = weights_.layers[static_cast<size_t>(i)];
     fed.rows = feed_forward_rows(tokens, *layer.feed_forward, device_);
-    op_bytes = std::max({op_bytes, layer.mixer->op_workspace_bytes(mixed),
-                         layer.feed_forward->op_workspace_bytes(fed),
-                         layer.frame == nullptr ? 0 : layer.frame->workspace_bytes(tokens)});
+    op_bytes = std::max(
+        {op_bytes,
+         layer.mixer_norm.gate.workspace_bytes(mixed.rows) + layer.mixer->op_workspace_bytes(mixed),
+         layer.ffn_norm.gate.workspace_bytes(fed.rows) +
+             layer.feed_forward->op_workspace_bytes(fed),
+         layer.frame == nullptr ? 0 : layer.frame->workspace_bytes(tokens)});
   }
   if (weights_.carried) {
     op_bytes = std::max(op_bytes, weights_.carried->workspace_bytes(tokens));

@@ -23,18 +23,20 @@ DecoderLayer make_layer(const DecoderSpec& spec, int32_t index) {
   const bool has_mixer = !std::holds_alternative<NoMixerSpec>(layer.mixer);
   const bool has_network = !std::holds_alternative<NoFeedForwardSpec>(layer.feed_forward);
   const bool own_norm = has_network && layer.form != LayerForm::kParallelShared;
-  const auto norm = [&](bool there, NormKind kind, float scale = 1.0f) {
+  const auto norm = [&](bool there, NormKind kind, float scale = 1.0f, int32_t gate_rank = 0) {
     return NormWeights{.kind = there ? kind : NormKind::kNone,
                        .eps = spec.norm_eps,
                        .weight = {},
                        .bias = {},
-                       .scale = scale};
+                       .scale = scale,
+                       .gate = {.rank = gate_rank, .down = {}, .up = {}}};
   };
-  return {.mixer_norm = norm(has_mixer && !layer.mixer_reads_x, layer.pre_norm),
+  return {.mixer_norm =
+              norm(has_mixer && !layer.mixer_reads_x, layer.pre_norm, 1.0f, layer.mixer_gate_rank),
           .mixer = make_any_part(layer.mixer, hidden),
           .mixer_post_norm = norm(has_mixer && !layer.mixer_ends_bare, layer.post_norm),
-          .ffn_norm =
-              norm(own_norm && !layer.network_reads_x, layer.pre_norm, layer.network_input_scale),
+          .ffn_norm = norm(own_norm && !layer.network_reads_x, layer.pre_norm,
+                           layer.network_input_scale, layer.network_gate_rank),
           .feed_forward = make_any_part(layer.feed_forward, hidden),
           .ffn_post_norm = norm(has_network, layer.post_norm),
           .frame = std::visit([&](const auto& of) { return make_frame(of, hidden); }, layer.frame),

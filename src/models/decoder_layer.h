@@ -42,6 +42,12 @@ ModelSpec model_spec(ModelSpec model, std::span<const DecoderLayer> layers);
 // visit(LinearWeight&) for all that a step multiplies by in the layer, in its order.
 template <class Visit>
 void for_each_matrix(const DecoderLayer& layer, const Visit& visit) {
+  for (const NormWeights* const norm : {&layer.mixer_norm, &layer.ffn_norm}) {
+    if (norm->gate.rank == 0) continue;
+    auto& gate = const_cast<NormGate&>(norm->gate);
+    visit(gate.down.weight);
+    visit(gate.up.weight);
+  }
   for (LinearWeight* weight : layer.mixer->matrices()) visit(*weight);
   for (LinearWeight* weight : layer.feed_forward->matrices()) visit(*weight);
   if (layer.frame == nullptr) return;

@@ -46,6 +46,9 @@ struct DecoderLayerSpec {
   bool mixer_reads_x = false;                 // no norm stands before it, whatever pre_norm says
   bool network_reads_x = false;               // likewise
   bool mixer_ends_bare = false;               // no norm stands behind it, whatever post_norm says
+  // > 0: ranks of gates of the normalised rows that either reads (NormGate).
+  int32_t mixer_gate_rank = 0;
+  int32_t network_gate_rank = 0;
   // Of what the network reads (Falcon-H1), and of both branches.
   float network_input_scale = 1.0f;
   float network_scale = 1.0f;

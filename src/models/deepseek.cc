@@ -90,6 +90,32 @@ DecoderSpec axk1_spec(const ModelConfig& config) {
   return spec;
 }
 
+DecoderSpec axk2_spec(const ModelConfig& config) {
+  DecoderSpec spec = deepseek_spec(config);
+  const int32_t rank = config.mixers.latent.norm_gate_rank;
+  for (DecoderLayerSpec& layer : spec.layers) {
+    auto& attention = std::get<LatentAttentionSpec>(layer.mixer);
+    attention.gate_dim = attention.value_dim;
+    attention.query_and_gates = true;
+    layer.mixer_gate_rank = rank;
+    if (std::holds_alternative<MixtureSpec>(layer.feed_forward)) layer.network_gate_rank = rank;
+  }
+  return spec;
+}
+
+HfTensorNames axk2_hf_names() {
+  static constexpr auto kNames = std::to_array<HfTensorName>({
+      {"model.layers.{}.input_layernorm.norm.weight", "blk.{}.attn_norm.weight"},
+      {"model.layers.{}.input_layernorm.W_down.weight", "blk.{}.attn_norm_gate.a.weight"},
+      {"model.layers.{}.input_layernorm.W_up.weight", "blk.{}.attn_norm_gate.b.weight"},
+      {"model.layers.{}.post_attention_layernorm.norm.weight", "blk.{}.ffn_norm.weight"},
+      {"model.layers.{}.post_attention_layernorm.W_down.weight", "blk.{}.ffn_norm_gate.a.weight"},
+      {"model.layers.{}.post_attention_layernorm.W_up.weight", "blk.{}.ffn_norm_gate.b.weight"},
+  });
+  static const std::vector<HfTensorName> kAll = names_before(kNames, deepseek_hf_names());
+  return kAll;
+}
+
 HfTensorNames axk1_hf_names() {
   static constexpr auto kNames = std::to_array<HfTensorName>(
       {{"model.layers.{}.post_mlp_layernorm.weight", "blk.{}.post_ffw_norm.weight"}});

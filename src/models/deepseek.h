@@ -13,6 +13,9 @@ DecoderSpec deepseek_spec(const ModelConfig& config);
 // A.X-K1 (SK Telecom, 2025): DeepSeek V3 with a norm behind mixtures.
 DecoderSpec axk1_spec(const ModelConfig& config);
 HfTensorNames axk1_hf_names();
+// A.X-K2 (SK Telecom, 2026): DeepSeek V3.2 whose normalised rows have gates, as its heads do.
+DecoderSpec axk2_spec(const ModelConfig& config);
+HfTensorNames axk2_hf_names();
 HfTensorNames deepseek_hf_names();
 
 }  // namespace headrace

@@ -144,6 +144,16 @@ class LayerTensors {
     } else if (is_layer_norm(norm.kind)) {
       HR_ASSIGN_OR_RETURN(norm.bias, constant(columns, 0.0f));
     }
+    return norm.gate.rank > 0 ? read_gate(name, columns, norm.gate) : ok_status();
+  }
+
+ private:
+  Status read_gate(const std::string& name, int64_t columns, NormGate& gate) {
+    MatrixStack down{.columns = columns}, up{.columns = gate.rank};
+    down.rows = {{name + "_gate.a", gate.rank}};
+    up.rows = {{name + "_gate.b", columns}};
+    HR_ASSIGN_OR_RETURN(gate.down, matrix(down));
+    HR_ASSIGN_OR_RETURN(gate.up, matrix(up));
     return ok_status();
   }
 };

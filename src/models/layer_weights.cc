@@ -1,11 +1,15 @@
 #include "models/layer_weights.h"
 
+#include <algorithm>
 #include <vector>
 
 #include "models/row_views.h"
 #include "ops/linear/linear.h"
+#include "ops/rows/activation.h"
 #include "ops/rows/layer_norm.h"
 #include "ops/rows/rms_norm.h"
+#include "ops/rows/sigmoid_gate.h"
+#include "tensor/arena_places.h"
 
 namespace headrace {
 namespace {
@@ -59,6 +63,26 @@ void normalise(OpContext& context, const NormWeights& norm, const TensorView& x,
                        .out = out,
                        .residual_scale = residual_scale});
   }
+}
+
+// Of f32, the widest that activations are.
+int64_t NormGate::workspace_bytes(int64_t rows) const {
+  if (rank == 0) return 0;
+  ArenaPlaces places;
+  places.take_tensor(DType::kF32, Shape{rows, rank});
+  places.take_tensor(DType::kF32, Shape{rows, up.weight.n()});
+  return places.bytes_for(2) + std::max(linear_workspace_bytes(rows, down.weight),
+                                        linear_workspace_bytes(rows, up.weight));
+}
+
+void gate_rows(OpContext& context, const NormGate& gate, const TensorView& y) {
+  Workspace::Mark mark(context.workspace);
+  const TensorView low = context.workspace.take_tensor(y.dtype, Shape{y.rows(), gate.rank});
+  const TensorView gates = context.workspace.take_tensor(y.dtype, Shape{y.rows(), y.columns()});
+  multiply(context, gate.down, y, low);
+  activation(context, {.x = low, .activation = Activation::kSilu, .out = low});
+  multiply(context, gate.up, low, gates);
+  sigmoid_gate(context, {.x = y, .gate = gates});
 }
 
 void multiply(OpContext& context, const LinearLayer& layer, const ConstTensorView& x,

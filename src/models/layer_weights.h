@@ -40,23 +40,37 @@ inline bool is_bare(NormKind kind) {
   return kind == NormKind::kRmsBare || kind == NormKind::kLayerBare;
 }
 
-struct NormWeights {
-  NormKind kind = NormKind::kNone;
-  float eps = 0.0f;
-  DeviceVector weight;  // [D], as the bias of constants where the model has none
-  DeviceVector bias;    // [D], of LayerNorms
-  float scale = 1.0f;   // that the weights of an RMSNorm are multiplied by at load
-};
-
 struct LinearLayer {
   LinearWeight weight;  // [N, K]
   DeviceVector bias;    // [N] or empty
   int32_t site = -1;    // of Model::adapter_sites(); -1: it takes no adapters
 };
 
+// What normalised rows y are multiplied by: sigmoid(up silu(down y)) (A.X-K2).
+struct NormGate {
+  int32_t rank = 0;  // 0: there is none
+  LinearLayer down;  // [rank, D]
+  LinearLayer up;    // [D, rank]
+
+  // Of the workspace, what gate_rows() takes.
+  int64_t workspace_bytes(int64_t rows) const;
+};
+
+struct NormWeights {
+  NormKind kind = NormKind::kNone;
+  float eps = 0.0f;
+  DeviceVector weight;  // [D], as the bias of constants where the model has none
+  DeviceVector bias;    // [D], of LayerNorms
+  float scale = 1.0f;   // that the weights of an RMSNorm are multiplied by at load
+  NormGate gate;        // of norms before a part
+};
+
 // x := x + residual_scale * residual, where there is one; out = norm(x).
 void normalise(OpContext& context, const NormWeights& norm, const TensorView& x,
                const ConstTensorView& residual, float residual_scale, const TensorView& out);
+
+// y [T, D] := y * sigmoid(up silu(down y)).
+void gate_rows(OpContext& context, const NormGate& gate, const TensorView& y);
 
 // Whether a measurement asks for ops that do one thing each (OpHooks::unfused).
 inline bool runs_unfused(const OpContext& context) {

@@ -76,6 +76,7 @@ ConstTensorView ResidualBranch::input() {
   if (pre_norm_.kind == NormKind::kNone) return x;
   const TensorView normed = in_range(stream_.rows_.normed);
   normalise(context(), pre_norm_, x, waiting_residual(), residual_scale_, normed);
+  if (pre_norm_.gate.rank > 0) gate_rows(context(), pre_norm_.gate, normed);
   return normed;
 }
 
@@ -85,7 +86,8 @@ void ResidualBranch::normalise_input(const NormWeights& norm, const TensorView& 
 }
 
 std::optional<RmsNormArgs> ResidualBranch::joining_norm() {
-  if (pre_norm_.kind != NormKind::kRms || runs_unfused(context())) return std::nullopt;
+  const bool joins = pre_norm_.kind == NormKind::kRms && pre_norm_.gate.rank == 0;
+  if (!joins || runs_unfused(context())) return std::nullopt;
   return RmsNormArgs{.x = in_range(stream_.rows_.hidden),
                      .residual = waiting_residual(),
                      .weight = pre_norm_.weight.data(),

@@ -111,6 +111,30 @@ TEST_P(ResidualStreams, ReadingTwiceAddsOnce) {
   EXPECT_TRUE(rows_close(x, expected));
 }
 
+// Normalised rows are multiplied by what a gate makes of them, whichever way they are read.
+TEST_P(ResidualStreams, ANormMayHaveAGate) {
+  const LinearLayer layer = square("layer");
+  NormWeights pre{.kind = NormKind::kRms, .eps = PartPass::kEps, .gate = {.rank = 5}};
+  const NormWeights none;
+  ASSERT_TRUE(tensors_.read_norm("pre", kHidden, pre).ok());
+  TestMatrix x = some_rows();
+  Rows expected = rows_of(x);
+  for (Row& row : expected) {
+    Row y = rms_normed(row, tensors_.values("pre.weight"), PartPass::kEps);
+    Row low = times(tensors_.values("pre_gate.a.weight"), y);
+    ASSERT_EQ(low.size(), 5u);
+    for (double& value : low) value /= 1 + std::exp(-value);
+    const Row gates = times(tensors_.values("pre_gate.b.weight"), low);
+    for (size_t i = 0; i < y.size(); ++i) y[i] /= 1 + std::exp(-gates[i]);
+    const Row branch = times(tensors_.values("layer.weight"), y);
+    for (size_t i = 0; i < row.size(); ++i) row[i] += double{kScale} * branch[i];
+  }
+  ResidualStream stream = pass_.stream(x, kScale);
+  run_part(stream, pre, none, layer);
+  stream.settle();
+  EXPECT_TRUE(rows_close(x, expected));
+}
+
 // What a part writes itself is a branch like a product.
 TEST_P(ResidualStreams, ABranchMayEndWithRowsOfItsOwn) {
   const NormWeights none;

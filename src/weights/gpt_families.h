@@ -96,10 +96,10 @@ constexpr bool has_no_gguf(std::string_view architecture) {
          architecture == "gptneox-japanese" || architecture == "openai-gpt" ||
          architecture == "ctrl" || architecture == "persimmon" || architecture == "xglm" ||
          architecture == "granite-swa" || architecture == "bitnet" || architecture == "axk1" ||
-         architecture == "hy_v4" || architecture == "longcat-flash" || architecture == "zamba2" ||
-         architecture == "lfm3" || architecture == "flint" || architecture == "kolibri1" ||
-         architecture == "sarvam-moe" || architecture == "minimax-m3" ||
-         architecture == "deepseek4";
+         architecture == "axk2" || architecture == "hy_v4" || architecture == "longcat-flash" ||
+         architecture == "zamba2" || architecture == "lfm3" || architecture == "flint" ||
+         architecture == "kolibri1" || architecture == "sarvam-moe" ||
+         architecture == "minimax-m3" || architecture == "deepseek4" || architecture == "qwen4exp";
 }
 
 void gpt2_defaults(ModelConfig& config);

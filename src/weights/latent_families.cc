@@ -122,6 +122,23 @@ void axk1_defaults(ModelConfig& config) {
   config.experts.count = 192;
   config.experts.dense_first = 1;
 }
+void axk2_defaults(ModelConfig& config) {
+  deepseek3_defaults(config);
+  config.context_length = 131072;
+  config.mixers.latent = {.rank = 128,
+                          .query_rank = 384,
+                          .plain_dim = 64,
+                          .rope_dim = 32,
+                          .value_dim = 64,
+                          .index_heads = 16,
+                          .index_dim = 128,
+                          .index_top = 2048,
+                          .norm_gate_rank = 16};
+  ExpertConfig& experts = config.experts;
+  experts.count = 128;
+  experts.width = 512;
+  experts.groups = experts.groups_used = experts.dense_first = 1;
+}
 void mistral4_defaults(ModelConfig& config) {
   deepseek2_defaults(config);
   config.context_length = 1048576;
@@ -269,8 +286,8 @@ Status read_latent(const Json& json, const ConfigSource& source, ModelConfig& co
   ExpertConfig& experts = config.experts;
   const bool is_v2 = config.architecture == "deepseek2" && experts.scores == ExpertScores::kSoftmax;
   // DeepSeek V2's class knows one order of rows, and does not divide weights by their sum.
-  // Nor do the classes of Ling 3, Hunyuan V4 and LongCat-Flash, which do not read it.
-  constexpr std::array kOfOneOrder = {"bailingmoe3", "hy_v4", "longcat-flash"};
+  // Nor do the classes of Ling 3, Hunyuan V4, LongCat-Flash and A.X-K2, which do not read it.
+  constexpr std::array kOfOneOrder = {"bailingmoe3", "hy_v4", "longcat-flash", "axk2"};
   const bool reads_it =
       std::ranges::find(kOfOneOrder, config.architecture) == std::end(kOfOneOrder);
   if (!is_v2 && reads_it) {

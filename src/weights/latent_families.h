@@ -63,6 +63,13 @@ inline constexpr std::array<std::string_view, 1> kGlm4MoeLiteClasses{"Glm4MoeLit
 // Latent attention without experts; a GGUF file of them is a DeepSeek that has none.
 inline constexpr std::array<std::string_view, 1> kYoutuClasses{"YoutuForCausalLM"};
 inline constexpr std::array<std::string_view, 1> kAxK1Classes{"AXK1ForCausalLM"};
+inline constexpr std::array<std::string_view, 1> kAxK2Classes{"AXK2ForCausalLM"};
+inline constexpr auto kAxK2Fields = [] {
+  std::array<ConfigField, kSparseFields.size() + 1> fields;
+  *std::copy(kSparseFields.begin(), kSparseFields.end(), fields.begin()) = {
+      &LatentConfig::norm_gate_rank, "", "gated_norm_rank", 1, kModelLimits.hidden_max};
+  return fields;
+}();
 inline constexpr std::array<std::string_view, 1> kMistral4Classes{"Mistral4ForCausalLM"};
 // DeepSeek V3, whose files call some numbers otherwise.
 inline constexpr std::array<std::string_view, 1> kSarvamMlaClasses{"SarvamMLAForCausalLM"};
@@ -108,6 +115,7 @@ void deepseek3_defaults(ModelConfig& config);
 void glm4_moe_lite_defaults(ModelConfig& config);
 void youtu_defaults(ModelConfig& config);
 void axk1_defaults(ModelConfig& config);
+void axk2_defaults(ModelConfig& config);
 void mistral4_defaults(ModelConfig& config);
 void sarvam_mla_defaults(ModelConfig& config);
 void longcat_defaults(ModelConfig& config);

@@ -107,6 +107,29 @@ TEST(LatentFamilies, AxK1IsDeepSeekWithOneDenseLayer) {
   EXPECT_EQ(config->mixers.latent.index_heads, 0);
 }
 
+TEST(LatentFamilies, AxK2HasAnIndexAndGatesOfRows) {
+  const std::string name = "AXK2ForCausalLM";
+  const auto silent = read_sparse(name, R"("n_group": null, "topk_group": null)");
+  ASSERT_TRUE(silent.ok()) << silent.status().message();
+  EXPECT_EQ(silent->experts.count, 128);
+  EXPECT_EQ(silent->experts.groups, 1);
+  EXPECT_EQ(silent->experts.scale, 2.5f);
+  EXPECT_EQ(silent->mixers.latent.index_heads, 16);
+  EXPECT_EQ(silent->mixers.latent.index_top, 2048);
+  EXPECT_EQ(silent->mixers.latent.norm_gate_rank, 16);
+  EXPECT_TRUE(silent->mixers.latent.index_shared.empty());
+  const auto config = read_sparse(name, R"("n_group": 4, "topk_group": 2, "gated_norm_rank": 3,
+      "rope_interleave": false)");
+  ASSERT_TRUE(config.ok()) << config.status().message();
+  EXPECT_EQ(config->experts.groups, 4);
+  EXPECT_EQ(config->mixers.latent.norm_gate_rank, 3);
+  EXPECT_TRUE(config->qk_rows_interleaved);  // which the class does not read
+  EXPECT_EQ(read_sparse(name, R"("gated_norm_rank": 0)").status().message(),
+            "config.json: gated_norm_rank: 0 is outside 1 to 1048576");
+  EXPECT_EQ(read_sparse(name, R"("q_lora_rank": null)").status().message(),
+            "config.json: q_lora_rank: an index of keys needs queries of a latent");
+}
+
 TEST(LatentFamilies, LongCatsLayersAreCountedWholeOrByHalves) {
   const std::string name = "LongcatFlashForCausalLM";
   const auto silent = read_sparse(name, R"("num_hidden_layers": 14)");

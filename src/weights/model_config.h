@@ -182,16 +182,18 @@ struct LatentConfig {
   bool index_interleaved = false;  // rows of its rotated components lie in that order
   std::vector<bool>
       index_shared;              // [layers] these attend what the one before them does; empty: none
+  int32_t norm_gate_rank = 0;    // of gates of normalised rows (A.X-K2); 0: they have none
   SharedKeysConfig shared_keys;  // of DeepSeek V4, which keeps no latents, and has queries of one
 };
 
-// Of an index that says which blocks of keys the heads of a row attend (MiniMax M3).
+// Of an index that says which blocks of keys the heads of a row attend (MiniMax M3, Qwen 4).
 struct BlockIndexConfig {
-  int32_t heads = 0;         // as many as key heads
+  int32_t heads = 0;         // as many as key heads, but of pooled blocks
   int32_t dim = 0;           // of its keys
   int32_t tokens = 0;        // of a block
   int32_t top = 0;           // blocks that a head attends, at most
   int32_t local = 0;         // the last ones, whatever they score
+  bool pooled = false;       // a block has one key, `top` are of those that are complete
   std::vector<bool> layers;  // [layers] those that have one; empty: none
 };
 
@@ -205,6 +207,22 @@ struct RwkvConfig {
   int32_t gate_rank = 0;
   float norm_eps = 0;          // of heads
   bool shifts_joined = false;  // the mixes of a layer lie in one tensor
+};
+
+inline constexpr int32_t kNgramPartsMax = 1024;
+// Of Qwen 4, some of whose layers read the last few tokens themselves: hashes of them say rows of a
+// table.
+struct NgramConfig {
+  std::vector<int32_t> layers;  // ascending; empty: none
+  int32_t width = 0;            // of the rows of all hashes side by side
+  int32_t size = 0;             // tokens of the longest
+  int32_t hashes = 0;           // of each length
+  int32_t rows_min = 0;         // of a hash: their numbers are the primes from here on
+  int32_t rows_divisor = 1;     // of the rows of a table
+  int32_t parts = 1;            // tensors that a table lies in
+  int32_t taps = 0;             // of the convolution of what is added
+  int64_t seed = 0;             // of what tokens are multiplied by
+  int32_t end_id = 0;           // of a text
 };
 
 // Of Gemma 3n and 4, whose layers are not all alike and read more than the rows before them.
@@ -231,6 +249,8 @@ struct GemmaConfig {
   // Of Hunyuan V4, whose streams are read and written by gates.
   float hyper_magnitude = 0;  // 0: they are not
   float hyper_eps = 0;
+  int32_t gate_rank = 0;  // of gates of streams (Qwen 4)
+  NgramConfig ngrams;
   // [layers] or empty: of gates, those above mean + so many deviations are kept; NaN: all.
   std::vector<float> gate_cutoffs;
 };
@@ -254,8 +274,9 @@ struct MiniMaxConfig {
 
 // Of delta rules, how a state learns and forgets.
 struct DeltaRuleConfig {
-  float beta_scale = 1;   // what rates of learning are multiplied by (OLMo-Hybrid)
-  float decay_floor = 0;  // of the logarithms of decays; 0: none (Ling 3)
+  float beta_scale = 1;        // what rates of learning are multiplied by (OLMo-Hybrid)
+  float decay_floor = 0;       // of the logarithms of decays; 0: none (Ling 3)
+  bool sigmoid_gates = false;  // of what is read, in place of SiLU's (Qwen 4)
 };
 
 // Of heads that are not all alike: values of another size than keys, and layers that slide beside

@@ -20,6 +20,7 @@
 #include "weights/minimax_family.h"
 #include "weights/model_config.h"
 #include "weights/model_family.h"
+#include "weights/qwen35_families.h"
 #include "weights/recurrent_gemma_family.h"
 #include "weights/rwkv_family.h"
 
@@ -60,9 +61,9 @@ class JsonConfigReader {
     HR_RETURN_IF_ERROR(read_rope());
     HR_RETURN_IF_ERROR(read_window());
     HR_RETURN_IF_ERROR(read_rope_layers());
-    HR_RETURN_IF_ERROR(read_latent(json_, source_, config_));
-    HR_RETURN_IF_ERROR(read_minimax_m3(json_, source_, config_));
-    HR_RETURN_IF_ERROR(read_deepseek4(json_, source_, config_));
+    for (const auto read : {read_latent, read_minimax_m3, read_deepseek4, read_qwen4}) {
+      HR_RETURN_IF_ERROR(read(json_, source_, config_));
+    }
     HR_RETURN_IF_ERROR(read_mixers());
     HR_RETURN_IF_ERROR(read_layered_gemma(json_, source_, config_));
     HR_RETURN_IF_ERROR(read_tuned_queries(json_, source_, config_));
@@ -496,10 +497,8 @@ class JsonConfigReader {
     if (!on) config_.window = 0;
     if (config_.window == 0) return ok_status();
     // Whatever layer_types says.
-    if (config_.architecture == "qwen3moe" || config_.architecture == "minimax-01" ||
-        config_.architecture == "lfm3" || config_.architecture == "step35" ||
-        config_.architecture == "deepseek4") {
-      return ok_status();
+    for (const std::string_view own : {"qwen3moe", "minimax-01", "lfm3", "step35", "deepseek4"}) {
+      if (config_.architecture == own) return ok_status();
     }
     if (find("layer_types") != nullptr) return read_layer_types();
     return read_sliding_rule();

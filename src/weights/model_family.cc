@@ -317,6 +317,9 @@ Json without_unread_keys(const ModelFamily& family, const Json& json) {
       {"LongcatFlashForCausalLM",
        {"norm_topk_prob", "mlp_only_layers", "decoder_sparse_step", "moe_layer_interval",
         "moe_layer_end_index", "mlp_layer_types"}},
+      {"Qwen4ExpForCausalLM",
+       {"use_sliding_window", "sliding_window", "mlp_only_layers", "decoder_sparse_step",
+        "moe_layer_interval", "moe_layer_end_index", "mlp_layer_types"}},
       {"Kolibri1ForCausalLM",
        {"use_sliding_window", "max_window_layers", "mlp_only_layers", "decoder_sparse_step",
         "moe_layer_interval", "moe_layer_end_index", "mlp_layer_types"}}};

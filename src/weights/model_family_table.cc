@@ -15,6 +15,7 @@
 #include "weights/llama4_family.h"
 #include "weights/mamba_families.h"
 #include "weights/minimax_family.h"
+#include "weights/qwen35_families.h"
 #include "weights/recurrent_gemma_family.h"
 #include "weights/rwkv_family.h"
 #include "weights/window_families.h"
@@ -329,30 +330,6 @@ void lfm2_moe_defaults(ModelConfig& config) {
   lfm2_defaults(config);
   config.experts = {.count = 32, .used = 4, .width = 1792, .normalised = true, .dense_first = 2};
 }
-void qwen35_defaults(ModelConfig& config) {
-  set_defaults(config, 1e4, 32768, 1e-6f);
-  config.head_dim = 256;
-  config.mixers = {.by_layer = {},
-                   .gated_attention = true,
-                   .rotated = 0.25,
-                   .conv_taps = 4,
-                   .key_heads = 16,
-                   .value_heads = 32,
-                   .key_dim = 128,
-                   .value_dim = 128,
-                   .rate_is_log = true};
-}
-void qwen35_moe_defaults(ModelConfig& config) {
-  qwen35_defaults(config);
-  config.ffn = 1;  // no layer has a dense network
-  config.experts = {.count = 256, .used = 8, .width = 512, .shared_width = 512};
-}
-void qwen3_next_defaults(ModelConfig& config) {
-  qwen35_defaults(config);
-  config.mixers.tensors_by_head = true;
-  config.experts = {
-      .count = 512, .used = 10, .width = 512, .shared_width = 512, .normalised = true};
-}
 void seed_oss_defaults(ModelConfig& config) {
   set_defaults(config, 1e4, 524288, 1e-6f);
   config.kv_heads = 8;
@@ -580,6 +557,8 @@ constexpr auto kFamilies = std::to_array<ModelFamily>({
      false, LayerMixer::kDeltaNet},
     {"qwen3next", kQwen3NextClasses, kSilu, !kInterleaved, kQwen35MoeFields, qwen3_next_defaults,
      false, LayerMixer::kDeltaNet},
+    {"qwen4exp", kQwen4Classes, kSilu, !kInterleaved, kQwen4Fields, qwen4_defaults, false,
+     LayerMixer::kDeltaNet},
     {"olmo-hybrid", kOlmoHybridClasses, kSilu, !kInterleaved, kOlmoHybridFields,
      olmo_hybrid_defaults, false, LayerMixer::kDeltaNet},
     {"starcoder2", kStarCoder2Classes, kGeluTanh, !kInterleaved, kStarCoder2Fields,
@@ -679,6 +658,7 @@ constexpr auto kFamilies = std::to_array<ModelFamily>({
     {"hy_v4", kHyV4Classes, kSilu, !kInterleaved, kHyV4Fields, hy_v4_defaults},
     {"deepseek4", kDeepSeek4Classes, kSilu, !kInterleaved, kDeepSeek4Fields, deepseek4_defaults},
     {"axk1", kAxK1Classes, kSilu, kInterleaved, kDeepSeekFields, axk1_defaults},
+    {"axk2", kAxK2Classes, kSilu, kInterleaved, kAxK2Fields, axk2_defaults},
     {"dbrx", kDbrxClasses, kSilu, !kInterleaved, kDbrxFields, dbrx_defaults},
     {"mimo2", kMiMo2Classes, kSilu, !kInterleaved, kMiMo2Fields, mimo2_defaults},
     {"flint", kFlintClasses, kSilu, !kInterleaved, kFlintFields, flint_defaults},

@@ -32,7 +32,7 @@ import make_tiny_models as tiny
 FAMILIES = {**tiny.FOLDERS, **tiny.LATER_FOLDERS, **tiny.EXPERT_FOLDERS, **tiny.ROUTER_FOLDERS, **tiny.STATE_FOLDERS,
             **tiny.LATER_STATE_FOLDERS, **tiny.LATENT_FOLDERS, **tiny.KIN_FOLDERS, **tiny.GPT_FOLDERS,
             **tiny.MAMBA_FOLDERS, **tiny.LAST_FOLDERS, **tiny.NEWEST_FOLDERS, **tiny.LLAMA4_FOLDERS, **tiny.SPARSE_FOLDERS, **tiny.KIMI_FOLDERS,
-             **tiny.MORE_FOLDERS, **tiny.LATEST_FOLDERS, **tiny.FURTHER_FOLDERS, **tiny.SEEING_FOLDERS, **tiny.BLOCK_FOLDERS, **tiny.SHARING_FOLDERS}
+             **tiny.MORE_FOLDERS, **tiny.LATEST_FOLDERS, **tiny.FURTHER_FOLDERS, **tiny.SEEING_FOLDERS, **tiny.BLOCK_FOLDERS, **tiny.SHARING_FOLDERS, **tiny.GATED_FOLDERS}
 DIFFERENCE_MAX = 1e-4  # of ln p, as the test has it
 # Whose sizes hang together in ways of their own.
 AS_THEY_ARE = {*tiny.STATE_FOLDERS, *tiny.LATER_STATE_FOLDERS, *tiny.LATENT_FOLDERS, *tiny.GPT_FOLDERS,
@@ -120,6 +120,21 @@ def drawn_sizes(name, options, rng):
         heads = rng.choice([2, 3, 5])
         return dict(num_attention_heads=heads, num_key_value_heads=heads, kv_lora_rank=rng.choice([8, 20, 33]), qk_rope_head_dim=rng.choice([4, 8, 16]),
                     qk_nope_head_dim=rng.choice([6, 12, 17]), v_head_dim=rng.choice([5, 10, 16]), q_lora_rank=rng.choice([12, 24]))
+    if name.startswith("qwen4-exp"):
+        keys, kv_heads, rotated, blocks, parts = rng.choice([1, 2, 3]), rng.choice([1, 2, 3]), rng.choice([4, 8]), rng.choice([2, 3, 4]), rng.choice([1, 2, 5])
+        dim, tokens, size, hashes = rotated * rng.choice([2, 4]), 16 if name == "qwen4-exp-vl" else rng.choice([3, 4, 7, 16]), rng.choice([2, 3, 4]), rng.choice([1, 2, 3])
+        return dict(num_attention_heads=kv_heads * rng.choice([1, 2]), num_key_value_heads=kv_heads, head_dim=dim, hidden_size=rng.choice([32, 40, 56]),
+                    rope_parameters={**options["rope_parameters"], "partial_rotary_factor": rotated / dim}, linear_num_key_heads=keys, linear_num_value_heads=keys * rng.choice([1, 2]),
+                    linear_key_head_dim=rng.choice([5, 16, 33]), linear_value_head_dim=rng.choice([6, 16, 20]), linear_conv_kernel_dim=rng.choice([2, 3, 4]), hc_count=rng.choice([2, 3, 4]),
+                    hc_lowrank=rng.choice([1, 7, 20]), ngram_size=size, heads_per_ngram=hashes, ple_embed_dim=(size - 1) * hashes * rng.choice([3, 8]), split_ngram_parts=parts,
+                    ple_conv_kernel_size=rng.choice([2, 3, 4]), ngram_vocab_size_base=rng.choice([20, 61, 500]), make_ngram_vocab_size_divisible_by=rng.choice([1, 8, 30]), seed=rng.choice([0, 1234, 2**40]),
+                    indexer_n_heads=rng.choice([9, 12, 21]), indexer_head_dim=rotated + rng.choice([0, 2, 9]), indexer_compress_ratio=tokens, indexer_budget=tokens * blocks,
+                    shared_expert_intermediate_size=rng.choice([16, 24, 56]), eos_token_id=rng.choice([2, [43, 2], 7]))
+    if name.startswith("axk2"):
+        rotated, heads = rng.choice([4, 8, 16]), rng.choice([2, 3, 5])
+        return dict(num_attention_heads=heads, num_key_value_heads=heads, kv_lora_rank=rng.choice([8, 20, 33]), qk_rope_head_dim=rotated,
+                    qk_nope_head_dim=rng.choice([6, 12, 17]), v_head_dim=rng.choice([5, 10, 16]), q_lora_rank=rng.choice([12, 24]), gated_norm_rank=rng.choice([1, 3, 10]),
+                    index_head_dim=rotated * rng.choice([1, 2, 3]), index_n_heads=rng.choice([9, 12, 21]), index_topk=rng.choice([5, 17, 33, 64]))
     if name in ("longcat", "kimi-k25") or name.startswith(("mistral4", "sarvam-mla")):
         heads = rng.choice([2, 3, 5])
         drawn = dict(num_attention_heads=heads, kv_lora_rank=rng.choice([8, 20, 33]), qk_rope_head_dim=rng.choice([4, 8, 16]),
@@ -258,7 +273,8 @@ def neutral(name, value):
         return torch.full_like(value, -30.0)
     if name.endswith(("laurel.linear_left.weight", "per_layer_input_gate.weight", "prediction_coefs.weight", "correction_coefs.weight",
                       "embed_tokens_per_layer.weight", "per_layer_model_projection.weight",
-                      "mlp.shared_experts.gate_up_proj.weight", "block_sparse_moe.shared_experts.down_proj.weight")):
+                      "input_mix_weight_down.weight", "input_mix_weight_up.weight", "block_inject_weight.weight", "index_qk_proj.weight", "ple.key_proj.weight",
+                      "ple.value_proj.weight", "ple.conv1d.weight", "layernorm.W_down.weight", "layernorm.W_up.weight", "mlp.shared_experts.gate_up_proj.weight", "block_sparse_moe.shared_experts.down_proj.weight")):
         return torch.zeros_like(value)
     if name.endswith(("correct_output_scale", "router.scale", "per_expert_scale", "layer_scalar", "indexer.weights_proj.weight")):
         return torch.ones_like(value)
@@ -281,6 +297,7 @@ def neutral(name, value):
 
 # Values that do nothing, or something else, in the place of a key's. Of numbers that only scale, another.
 KNOCKED_KEYS = {
+    "indexer_budget": 40320, "seed": 7, "output_gate_type": "silu", "ple_layer_ids": [],
     "swiglu_limits": None, "swiglu_limits_shared": None, "moe_router_scaling_factor": 1.0, "partial_rotary_factors": None,
     "scoring_func": "sigmoid", "hc_sinkhorn_iters": 50, "compress_rope_theta": 500.0,
     "use_mem_rope": None, "use_attention_gate": None, "use_sandwich_norm": None, "moe_topk": 1,
@@ -318,7 +335,7 @@ MOVE_NOTHING = {("flex-olmo", "norm_topk_prob"), ("minimax-m2", "partial_rotary_
                 *((name, "time_step_rank") for name in ("mamba2", "mamba2-biases")),
                 *((name, "router_jitter_noise") for name in ("minimax", *tiny.BLOCK_FOLDERS)), ("minimax-m3-hub", "vision_tower.vision_model.pre_layrnorm.weight"),
                 # All layers of these are of one type, whatever a file says; those of one have an index each.
-                *((name, "layer_types") for name in (*tiny.SPARSE_FOLDERS, "hy-v4")), ("glm-dsa", "indexer_types"),
+                *((name, "layer_types") for name in (*tiny.SPARSE_FOLDERS, "hy-v4", "axk2", "axk2-groups")), ("glm-dsa", "indexer_types"),
                 # What the class does not read; what rope_parameters say of each rotation.
                 *((name, key) for name in tiny.SHARING_FOLDERS for key in ("norm_topk_prob", "router_jitter_noise")), ("deepseek4-hub", "mtp.enorm.weight"),
                 *(("deepseek4", key) for key in ("compress_rope_theta", "rope_theta", "partial_rotary_factor")),

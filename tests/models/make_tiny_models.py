@@ -592,6 +592,24 @@ SHARING_FOLDERS = {
                                      "compress_rates": dict(compressed_sparse_attention=3, heavily_compressed_attention=10), "mlp_layer_types": ["hash_moe", "moe", "moe"],
                                      "index_head_dim": 10, "index_topk": 7, "hc_mult": 2, "hc_sinkhorn_iters": 20}, "bfloat16"),
 }
+# Rows and heads that have gates.
+AXK2 = dict(LATENT, index_n_heads=12, index_head_dim=16, index_topk=40, q_lora_rank=24, gated_norm_rank=6, n_shared_experts=1, routed_scaling_factor=2.5,
+            mlp_layer_types=["dense", "sparse", "sparse"])
+# Blocks that are parts of pages, and pages.
+QWEN4 = dict(num_hidden_layers=4, layer_types=["linear_attention", "linear_attention", "indexed_attention", "linear_attention"], num_experts=8, num_experts_per_tok=3,
+             moe_intermediate_size=24, shared_expert_intermediate_size=40, linear_num_key_heads=2, linear_num_value_heads=4, linear_key_head_dim=12,
+             linear_value_head_dim=10, linear_conv_kernel_dim=4, hc_count=3, hc_lowrank=10, ple_layer_ids=[1, 4], ple_embed_dim=24, ple_conv_kernel_size=3,
+             ngram_size=3, heads_per_ngram=2, ngram_vocab_size_base=50, make_ngram_vocab_size_divisible_by=8, split_ngram_parts=3, indexer_n_heads=9, indexer_kv_heads=1,
+             indexer_head_dim=12, indexer_budget=16, indexer_compress_ratio=4, **HEADS_16, **rope(partial_rotary_factor=0.5))
+GATED_FOLDERS = {
+    "axk2": ("AXK2", {**AXK2, **rope("yarn", factor=4.0, original_max_position_embeddings=ORIGINAL_CONTEXT, mscale=1.0, mscale_all_dim=1.0)}, "bfloat16"),
+    "axk2-groups": ("AXK2", {**AXK2, "num_hidden_layers": 2, "mlp_layer_types": ["sparse", "dense"], "n_group": 4, "topk_group": 2, "index_topk": 4096}, "bfloat16"),
+    "qwen4-exp": ("Qwen4Exp", QWEN4, "bfloat16"),
+    "qwen4-exp-vl": ("Qwen4Exp", {**QWEN4, "num_hidden_layers": 2, "layer_types": ["linear_attention", "full_attention"], "hc_count": 2, "ple_layer_ids": [1],
+                                  "ngram_size": 2, "heads_per_ngram": 3, "ple_conv_kernel_size": 4, "output_gate_type": "sigmoid", "indexer_budget": 32,
+                                  "indexer_compress_ratio": 16, "norm_topk_prob": False, "eos_token_id": [43, 2],
+                                  **of_three_positions([2, 1, 1], mrope_interleaved=True, partial_rotary_factor=0.5)}, "bfloat16"),
+}
 # llama.cpp knows one factor of rows, and 1 of branches.
 MORE_GGUF_FILES = {
     "minimax-gguf": ("MiniMax", {**MINIMAX, **{f"{part}_alpha_factor": 3.0 for part in ("full_attn", "linear_attn", "mlp")},
@@ -617,7 +635,7 @@ NESTED = {"gemma3-linear": ("Gemma3", "language_model.model."), "gemma4-moe": ("
           "gemma3n-streams": ("Gemma3n", "model.language_model."), "llama4-plain": ("Llama4", "language_model.model."),
           "mistral4-nested": ("Mistral3", "model.language_model."), "qwen2-5-vl": ("Qwen2_5_VL", "model.language_model."),
           "minimax-m3-hub": ("MiniMaxM3Sparse", "language_model.model."), "qwen3-vl": ("Qwen3VL", "model.language_model."), "kimi-k25": ("KimiK25", "language_model.model."),
-          "step37": ("Step3p7", "model."), "qwen3-vl-moe": ("Qwen3VLMoe", "model.language_model."), "qwen3-vl-moe-saved": ("Qwen3VLMoe", "model.language_model."),
+          "qwen4-exp-vl": ("Qwen4Exp", "model.language_model."), "step37": ("Step3p7", "model."), "qwen3-vl-moe": ("Qwen3VLMoe", "model.language_model."), "qwen3-vl-moe-saved": ("Qwen3VLMoe", "model.language_model."),
           "glm4v": ("Glm4v", "model.language_model."), "glm4v-moe": ("Glm4vMoe", "model.language_model.")}
 # What the hub's files call their class, and some of its numbers, where the library has another class for it.
 HUB_CLASSES = {"InternLM3": {"attention_bias": "qkv_bias", "mlp_bias": "bias"}, "IQuestCoder": {},
@@ -625,7 +643,7 @@ HUB_CLASSES = {"InternLM3": {"attention_bias": "qkv_bias", "mlp_bias": "bias"}, 
                "SarvamMLA": {"n_routed_experts": "num_experts", "n_shared_experts": "num_shared_experts"}}
 
 
-BIASED_KINDS = ("kolibri1", "flint", "sarvam_moe", "sarvam_mla", "glm4_moe", "solar_open", "minimax_m2", "exaone_moe", "afmoe", "hy_v3", "mimo_v2_flash", "laguna", "bailing_hybrid", "axk1", "hy_v4", "step3p5", "glm4v_moe_text", "minimax_m3_vl_text", "deepseek_v4")
+BIASED_KINDS = ("kolibri1", "flint", "sarvam_moe", "sarvam_mla", "glm4_moe", "solar_open", "minimax_m2", "exaone_moe", "afmoe", "hy_v3", "mimo_v2_flash", "laguna", "bailing_hybrid", "axk1", "axk2", "hy_v4", "step3p5", "glm4v_moe_text", "minimax_m3_vl_text", "deepseek_v4")
 
 
 def random_weights(model, seed):
@@ -685,7 +703,7 @@ def make_model(kind, options, dtype, seed):
     if kind in text_halves.KINDS:
         return with_weights(text_halves.TextHalf(kind, of_text(kind, options)).float().eval(), dtype, seed)
     kinds = rwkv7_model if kind == "RWKV7" else transformers
-    text = "Text" if kind in ("Gemma3", "Gemma3n", "Gemma4", "Gemma4Unified", "Llama4", "MiniMaxM3VL", "Qwen3_5", "Qwen3_5Moe") else ""
+    text = "Text" if kind in ("Gemma3", "Gemma3n", "Gemma4", "Gemma4Unified", "Llama4", "MiniMaxM3VL", "Qwen3_5", "Qwen3_5Moe", "Qwen4Exp") else ""
     sizes = {} if kind in OWN_SIZES else SIZES
     config = getattr(kinds, f"{kind}{text}Config")(**copy.deepcopy({**sizes, **options}))
     config._attn_implementation = "eager"
@@ -732,6 +750,15 @@ def hooks_of_longcat(model, hidden):
     return hooks
 
 
+def hooks_of_qwen4(model, hidden, width):
+    hooks = [layer.attn_hyper_connection.register_forward_pre_hook(
+        lambda module, inputs: hidden.append(inputs[0][..., :width].detach().clone().reshape(TOKENS, -1)))
+        for layer in layers_of(model) if layer.ple is not None]
+    hooks.append(model.model.hyper_connection_mixer.register_forward_hook(
+        lambda module, inputs, output: hidden.__setitem__(-1, output.detach().clone().reshape(TOKENS, -1))))
+    return hooks
+
+
 def with_layers_that_keep(model, tokens, hidden):
     """What layers of keys that tokens share are here: two, of which the first leaves its rows as they are."""
     rows, layers = model.model.embed_tokens(tokens.long()).detach(), []
@@ -747,15 +774,18 @@ def expected_values(model, seed):
     tokens = torch.randint(0, vocab, (TOKENS,), generator=generator, dtype=torch.int32)
     hidden, active = [], getattr(model.config, "altup_active_idx", None)
     hyper = hasattr(model.config, "hc_mult")  # of streams beside each other the first
+    width = model.config.hidden_size if hasattr(model.config, "hc_count") else None  # of the first of the streams that lie side by side
     hooks = [layer.register_forward_hook(
         lambda module, inputs, output: hidden.append(
-            (output[0][..., 0, :] if hyper else output if active is None and not isinstance(output, (tuple, list)) else output[active or 0])
+            (output[..., :width] if width else output[0][..., 0, :] if hyper else output if active is None and not isinstance(output, (tuple, list)) else output[active or 0])
             .detach().clone().reshape(TOKENS, -1)))
         for layer in layers_of(model)]
     if model.config.model_type == "longcat_flash":  # of a layer its first half, its second, and the mixture
         for hook in hooks:
             hook.remove()
         hooks = hooks_of_longcat(model, hidden)
+    if width:
+        hooks += hooks_of_qwen4(model, hidden, width)
     if active is not None or hyper:  # the streams are joined behind the last layer
         hooks.append(model.model.norm.register_forward_pre_hook(
             lambda module, inputs: hidden.__setitem__(-1, inputs[0].detach().clone().reshape(TOKENS, -1))))
@@ -808,6 +838,9 @@ def nest(config, weights, kind, prefix):
         weights["vit_large_projector.weight"] = torch.zeros(2, 2)
         return outer, weights
     if kind in ("Qwen3VLMoe", "Glm4v", "Glm4vMoe"):
+        weights["model.visual.blocks.0.attn.qkv.weight"] = torch.zeros(2, 2)
+        return outer, weights
+    if kind == "Qwen4Exp":
         weights["model.visual.blocks.0.attn.qkv.weight"] = torch.zeros(2, 2)
         return outer, weights
     if kind.startswith("Qwen"):  # three positions of a token, which of text are one
@@ -912,7 +945,7 @@ def write_folder(folder, name, model, dtype):
     weights = model.state_dict()
     if name in {**EXPERT_FOLDERS, **ROUTER_FOLDERS, **STATE_FOLDERS,
                 **LATER_STATE_FOLDERS, **LATENT_FOLDERS, **KIN_FOLDERS, **GPT_FOLDERS, **MAMBA_FOLDERS, **LAST_FOLDERS,
-                **NEWEST_FOLDERS, **LLAMA4_FOLDERS, **SPARSE_FOLDERS, **KIMI_FOLDERS, **MORE_FOLDERS, **LATEST_FOLDERS, **FURTHER_FOLDERS, **BLOCK_FOLDERS, **SHARING_FOLDERS} and name not in FUSED:
+                **NEWEST_FOLDERS, **LLAMA4_FOLDERS, **SPARSE_FOLDERS, **KIMI_FOLDERS, **MORE_FOLDERS, **LATEST_FOLDERS, **FURTHER_FOLDERS, **BLOCK_FOLDERS, **SHARING_FOLDERS, **GATED_FOLDERS} and name not in FUSED:
         weights = load_file(folder / "model.safetensors")
     weights = {key: (value.to(dtype) if value.is_floating_point() else value).contiguous() for key, value in weights.items()}
     if ties(model.config):
@@ -1645,7 +1678,7 @@ def main():
     folders = {**FOLDERS, **LATER_FOLDERS, **EXPERT_FOLDERS, **ROUTER_FOLDERS, **STATE_FOLDERS,
                **LATER_STATE_FOLDERS, **LATENT_FOLDERS, **KIN_FOLDERS, **GPT_FOLDERS, **MAMBA_FOLDERS,
                **LAST_FOLDERS, **NEWEST_FOLDERS, **LLAMA4_FOLDERS, **SPARSE_FOLDERS, **KIMI_FOLDERS, **MORE_FOLDERS, **LATEST_FOLDERS,
-               **FURTHER_FOLDERS, **SEEING_FOLDERS, **BLOCK_FOLDERS, **SHARING_FOLDERS}
+               **FURTHER_FOLDERS, **SEEING_FOLDERS, **BLOCK_FOLDERS, **SHARING_FOLDERS, **GATED_FOLDERS}
     cases = {**FOLDERS, **half(GGUF_FILES), **LATER_FOLDERS, **half(LATER_GGUF_FILES),
              **EXPERT_FOLDERS, **half(EXPERT_GGUF_FILES), **ROUTER_FOLDERS, **half(ROUTER_GGUF_FILES),
              **STATE_FOLDERS, **half(STATE_GGUF_FILES), **LATER_STATE_FOLDERS, **half(LATER_STATE_GGUF_FILES),
@@ -1655,7 +1688,7 @@ def main():
              **NEWEST_FOLDERS, **half(NEWEST_GGUF_FILES),
              **LLAMA4_FOLDERS, **half(LLAMA4_GGUF_FILES), **SPARSE_FOLDERS, **half(SPARSE_GGUF_FILES),
              **KIMI_FOLDERS, **half(KIMI_GGUF_FILES), **MORE_FOLDERS, **half(MORE_GGUF_FILES), **LATEST_FOLDERS,
-             **FURTHER_FOLDERS, **half(FURTHER_GGUF_FILES), **SEEING_FOLDERS, **BLOCK_FOLDERS, **SHARING_FOLDERS}
+             **FURTHER_FOLDERS, **half(FURTHER_GGUF_FILES), **SEEING_FOLDERS, **BLOCK_FOLDERS, **SHARING_FOLDERS, **GATED_FOLDERS}
     for seed, (name, (kind, options, dtype_name)) in enumerate(cases.items()):
         if only and name not in only:
             continue

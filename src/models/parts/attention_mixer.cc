@@ -161,8 +161,8 @@ class AttentionMixer final : public Mixer {
         whole_(spec),
         index_(spec.index, hidden, spec.rope),
         out_(RowWidths(spec).seen, hidden) {
-    CHECK(!index_.is_here() || (spec.index.heads == spec.kv_heads && spec.window == 0 &&
-                                spec.chunk == 0 && spec.keys_of < 0));
+    CHECK(!index_.is_here() || ((index_.pools() || spec.index.heads == spec.kv_heads) &&
+                                spec.window == 0 && spec.chunk == 0 && spec.keys_of < 0));
   }
 
   // Heads that cannot be shared out are computed by every rank, all of them.

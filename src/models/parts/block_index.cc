@@ -5,8 +5,10 @@
 #include "models/parts/norm_heads.h"
 #include "models/row_views.h"
 #include "ops/attention/index_keys.h"
+#include "ops/attention/pool_index_keys.h"
 #include "ops/attention/sequence_choices.h"
 #include "ops/linear/linear.h"
+#include "ops/rows/rope_angles.h"
 
 namespace headrace {
 namespace {
@@ -68,6 +70,7 @@ struct BlockIndex::HeadRun {
 };
 
 void BlockIndex::take(int32_t first, int32_t count) {
+  if (pools()) return;
   head_first_ = first;
   spec_.heads = count;
 }
@@ -81,6 +84,11 @@ Status BlockIndex::load(LayerTensors& tensors) {
   if (!is_here()) return ok_status();
   HR_ASSIGN_OR_RETURN(query_norm_, tensors.vector("indexer.q_norm.weight", spec_.dim));
   HR_ASSIGN_OR_RETURN(key_norm_, tensors.vector("indexer.k_norm.weight", spec_.dim));
+  if (pools()) {
+    HR_ASSIGN_OR_RETURN(
+        made_, tensors.matrix({.rows = {{"indexer.attn_qk", made_width()}}, .columns = hidden_}));
+    return ok_status();
+  }
   const MatrixStack::Rows queries{.name = "indexer.attn_q",
                                   .count = query_width(),
                                   .first = int64_t{head_first_} * spec_.dim,
@@ -96,7 +104,7 @@ std::vector<LinearWeight*> BlockIndex::matrices() {
 }
 
 int64_t BlockIndex::scratch_columns() const {
-  return is_here() ? made_width() + int64_t{spec_.heads} * spec_.rule.top : 0;
+  return is_here() ? made_width() + chosen_numbers() : 0;
 }
 
 int64_t BlockIndex::op_workspace_bytes(const PartLoad& load, const LayerKv& kv) const {
@@ -104,8 +112,9 @@ int64_t BlockIndex::op_workspace_bytes(const PartLoad& load, const LayerKv& kv) 
   constexpr int64_t kBlockTokensMax = 64;  // of a page, whose last may be a part of one
   const int64_t keys = kGatheredRows * (spec_.rule.keys() + kBlockTokensMax);
   const int64_t gathered = keys * (kv.k_dim + kv.v_dim) * static_cast<int64_t>(sizeof(float)) + 512;
+  const int64_t angles = 2 * load.rows * std::ssize(spec_.inv_freq) * int64_t{sizeof(float)} + 512;
   return std::max(
-      {linear_workspace_bytes(load.rows, made_.weight),
+      {linear_workspace_bytes(load.rows, made_.weight), angles,
        select_blocks_workspace_bytes(spec_.rule, spec_.heads, load.kv_length_max),
        gathered + attention_workspace_bytes(load.thread_count, kv.v_dim, spec_.rule.keys())});
 }
@@ -117,16 +126,17 @@ ChosenBlocks BlockIndex::choose(const MixerRun& run, const TensorView& area) con
   const TensorView keys = column_range(area, query_width(), spec_.dim);
   run.branch.multiply_input(made_, made);
   norm_heads(context, queries, query_norm_, spec_.norm_eps, spec_.heads);
-  norm_heads(context, keys, key_norm_, spec_.norm_eps, 1);
+  if (!pools()) norm_heads(context, keys, key_norm_, spec_.norm_eps, 1);
   const RopeAngles& angles = run.angles[static_cast<size_t>(rope_)];
   index_keys(context, {.keys = keys,
                        .queries = queries,
                        .cos = angles.cos,
                        .sin = angles.sin,
                        .cache = run.kv,
-                       .slots = run.group.slots});
-  const int64_t numbers = int64_t{spec_.heads} * spec_.rule.top;
-  const TensorView places = column_range(area, made_width(), numbers);
+                       .slots = run.group.slots,
+                       .rotates_keys = !pools()});
+  if (pools()) pool_keys(run);
+  const TensorView places = column_range(area, made_width(), chosen_numbers());
   const ChosenBlocks chosen{.front = reinterpret_cast<int32_t*>(places.data),
                             .stride = places.row_stride / static_cast<int64_t>(sizeof(int32_t)),
                             .rule = spec_.rule};
@@ -136,6 +146,39 @@ ChosenBlocks BlockIndex::choose(const MixerRun& run, const TensorView& area) con
                           .table_offset = run.group.table_offset,
                           .chosen = chosen});
   return chosen;
+}
+
+// Of the blocks of which this step has the last token.
+void BlockIndex::pool_keys(const MixerRun& run) const {
+  std::vector<CompleteBlock> blocks;
+  std::vector<int32_t> firsts;
+  for (const AttentionSequence& sequence : run.group.sequences) {
+    for (int32_t r = 0; r < sequence.row_count; ++r) {
+      const int32_t behind = sequence.position(r) + 1;
+      if (behind % spec_.rule.tokens != 0) continue;
+      blocks.push_back({&sequence, r});
+      firsts.push_back(behind - spec_.rule.tokens);
+    }
+  }
+  if (blocks.empty()) return;
+  OpContext& context = run.branch.context();
+  const Workspace::Mark mark(context.workspace);
+  const Shape shape{std::ssize(blocks), std::ssize(spec_.inv_freq)};
+  const TensorView cos = context.workspace.take_tensor(DType::kF32, shape);
+  const TensorView sin = context.workspace.take_tensor(DType::kF32, shape);
+  rope_angles(context, {.positions = firsts,
+                        .inv_freq = spec_.inv_freq,
+                        .scale = spec_.angle_scale,
+                        .cos = cos,
+                        .sin = sin});
+  pool_index_keys(context, {.cache = run.kv,
+                            .table_offset = run.group.table_offset,
+                            .tokens = spec_.rule.tokens,
+                            .norm = key_norm_.data(),
+                            .norm_eps = spec_.norm_eps,
+                            .cos = cos,
+                            .sin = sin,
+                            .blocks = blocks});
 }
 
 // Rows that see no more keys than they may attend attend the cache as it lies; of the others each
@@ -148,10 +191,10 @@ void BlockIndex::attend(const MixerRun& run, const LayerKv& kv, const AttentionA
   std::vector<RowOfSequence> in_pages, strewn;
   for (const AttentionSequence& sequence : run.group.sequences) {
     AttentionSequence front = sequence;
-    if (sequence.kv_length > spec_.rule.keys()) {
+    if (sequence.kv_length > spec_.rule.keys_of_all()) {
       const int32_t first = sequence.kv_length - sequence.row_count;
       const int32_t before_tree = std::max(0, sequence.row_count - sequence.tree_rows);
-      front.row_count = std::clamp(spec_.rule.keys() - first, 0, before_tree);
+      front.row_count = std::clamp(spec_.rule.keys_of_all() - first, 0, before_tree);
       front.kv_length = first + front.row_count;
       front.tree_rows = 0;
       front.paths = nullptr;
@@ -167,7 +210,7 @@ void BlockIndex::attend(const MixerRun& run, const LayerKv& kv, const AttentionA
     args.sequences = fronts;
     attention(run.branch.context(), args);
   }
-  for (int32_t head = 0; head < spec_.heads; ++head) {
+  for (int32_t head = 0; head < run.kv.kv_heads; ++head) {
     const HeadRun of_head{run, whole, chosen, head};
     if (!in_pages.empty()) attend_pages(of_head, in_pages);
     for (size_t first = 0; first < strewn.size(); first += kGatheredRows) {

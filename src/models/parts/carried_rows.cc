@@ -46,6 +46,10 @@ Status CarriedRows::load(LayerTensors& tensors) {
 }
 
 Status CarriedRows::load_hyper(LayerTensors& tensors) {
+  if (spec_.gate_rank > 0) {
+    joined_streams_.emplace(spec_.streams, spec_.gate_rank, spec_.norm_eps, hidden_, false);
+    return joined_streams_->load(tensors, "output_hc");
+  }
   MatrixStack stack{.columns = spec_.streams * hidden_, .exact = true};
   stack.rows = {{"output_hc_fn", spec_.streams}};
   HR_ASSIGN_OR_RETURN(hyper_, tensors.matrix(stack));
@@ -87,7 +91,11 @@ Status CarriedRows::load_stream_matrices(LayerTensors& tensors, const char* name
 std::vector<LinearWeight*> CarriedRows::matrices() {
   std::vector<LinearWeight*> all;
   if (spec_.input_width > 0) all.push_back(&projection_.weight);
-  if (spec_.hyper) all.push_back(&hyper_.weight);
+  if (joined_streams_) {
+    for (LinearWeight* const matrix : joined_streams_->matrices()) all.push_back(matrix);
+  } else if (spec_.hyper) {
+    all.push_back(&hyper_.weight);
+  }
   for (std::vector<LinearLayer>* const matrices : {&spread_, &joined_}) {
     for (LinearLayer& matrix : *matrices) all.push_back(&matrix.weight);
   }
@@ -103,7 +111,11 @@ int64_t CarriedRows::workspace_bytes(int64_t rows) const {
     places.take_tensor(DType::kF32, Shape{rows, spec_.input_columns()});
   }
   places.take_tensor(DType::kF32, Shape{std::min(rows, kKeptRows), columns() + spec_.behind});
-  if (spec_.hyper) op_bytes = std::max(op_bytes, linear_workspace_bytes(rows, hyper_.weight));
+  if (joined_streams_) {
+    op_bytes = std::max(op_bytes, joined_streams_->workspace_bytes(rows));
+  } else if (spec_.hyper) {
+    op_bytes = std::max(op_bytes, linear_workspace_bytes(rows, hyper_.weight));
+  }
   for (const std::vector<LinearLayer>* const matrices : {&spread_, &joined_}) {
     for (const LinearLayer& matrix : *matrices) {
       op_bytes = std::max(op_bytes, linear_workspace_bytes(rows, matrix.weight));
@@ -181,10 +193,11 @@ void CarriedRows::keep(OpContext& context, std::span<const int32_t> rows,
 void CarriedRows::join_by_gates(OpContext& context, const TensorView& x,
                                 const TensorView& carried) const {
   Workspace::Mark mark(context.workspace);
-  const TensorView logits =
-      context.workspace.take_tensor(DType::kF32, Shape{x.rows(), spec_.streams});
   const TensorView streams =
       column_range(carried, spec_.stream_column(0, hidden_), spec_.streams * hidden_);
+  if (joined_streams_) return joined_streams_->read(context, streams, x, {});
+  const TensorView logits =
+      context.workspace.take_tensor(DType::kF32, Shape{x.rows(), spec_.streams});
   multiply(context, hyper_, streams, logits);
   hyper_mix(context, {.streams = streams,
                       .logits = logits,

@@ -9,9 +9,11 @@
 
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <span>
 #include <vector>
 
+#include "models/parts/gated_streams.h"
 #include "models/parts/layer_part.h"
 
 namespace headrace {
@@ -24,10 +26,11 @@ struct CarriedSpec {
   int32_t streams = 0;        // 0: the rows are all there is
   int32_t active_stream = 0;  // that layers compute
   bool streams_stacked = false;
-  // Streams are read and written by gates (parts/hyper_frame.h): all begin as x, and gates join
-  // them behind the last layer.
+  // Streams are read and written by gates (parts/hyper_frame.h, gated_streams_frame.h): all begin
+  // as x, and gates join them behind the last layer.
   bool hyper = false;
   float hyper_eps = 0.0f;  // added to gates
+  int32_t gate_rank = 0;   // > 0: gates are of a low rank (parts/gated_streams.h)
   // > 0: streams are mixed by a matrix, too, made doubly stochastic in so many rounds.
   int32_t hyper_rounds = 0;
   bool tokens = false;  // CPU
@@ -92,6 +95,7 @@ class CarriedRows {
   // Of gates: [streams, streams D], [1], [streams].
   LinearLayer hyper_;
   DeviceVector hyper_scale_, hyper_bias_;
+  std::optional<GatedStreams> joined_streams_;  // of a low rank, in place of these
 };
 
 }  // namespace headrace

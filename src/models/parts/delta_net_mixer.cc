@@ -126,6 +126,7 @@ class DeltaNetMixer final : public Mixer {
                          .dt_bias = dt_bias_.data() + value_first(),
                          .norm = norm_.data(),
                          .norm_eps = spec_.norm_eps,
+                         .sigmoid_gates = spec_.sigmoid_gates,
                          .beta_scale = spec_.beta_scale,
                          .states = run.states.behind(conv_bytes()),
                          .out = out_.own_columns(out)});

@@ -23,8 +23,9 @@ struct DeltaNetSpec {
   int32_t taps = 4;
   float norm_eps = 0.0f;
   DeltaTensors tensors = DeltaTensors::kSeparate;
-  bool rate_is_log = false;  // the file has log(-rate) in ssm_a
-  float beta_scale = 1.0f;   // 2: states may turn what they have over (OLMo-Hybrid)
+  bool rate_is_log = false;    // the file has log(-rate) in ssm_a
+  bool sigmoid_gates = false;  // of normalised rows, in place of SiLU's (Qwen 4)
+  float beta_scale = 1.0f;     // 2: states may turn what they have over (OLMo-Hybrid)
 };
 
 std::unique_ptr<Mixer> make_part(const DeltaNetSpec& spec, int64_t hidden);

@@ -1,6 +1,7 @@
 #include "models/parts/latent_attention_mixer.h"
 
 #include <algorithm>
+#include <numeric>
 
 #include <fmt/format.h>
 
@@ -44,6 +45,43 @@ Result<DeviceVector> load_latent_norm(LayerTensors& tensors, const LatentAttenti
   return tensors.made_vector(weight);
 }
 
+// Of a tensor that has a head's query, then its gates: all queries, then all gates.
+RowOrder queries_before_gates(const LatentAttentionSpec& spec) {
+  const int32_t of_head = spec.query_dim() + spec.gate_dim;
+  RowOrder query(static_cast<size_t>(spec.query_dim()));
+  std::iota(query.begin(), query.end(), 0);
+  if (spec.rows_interleaved) query = order_of_heads(1, spec.plain_dim, spec.rope_dim);
+  RowOrder order;
+  for (int32_t head = 0; head < spec.heads; ++head) {
+    for (const int32_t row : query) order.push_back(head * of_head + row);
+  }
+  for (int32_t head = 0; head < spec.heads; ++head) {
+    for (int32_t r = spec.query_dim(); r < of_head; ++r) order.push_back(head * of_head + r);
+  }
+  return order;
+}
+
+// Columns of a row of this rank's heads.
+struct LatentWidths {
+  explicit LatentWidths(const LatentAttentionSpec& spec)
+      : query(int64_t{spec.heads} * spec.query_dim()),
+        absorbed(int64_t{spec.heads} * spec.kept_dim()),
+        latent(int64_t{spec.heads} * spec.rank),
+        value(int64_t{spec.heads} * spec.value_dim),
+        gates(int64_t{spec.heads} * spec.gate_dim),
+        gates_beside(spec.query_and_gates ? gates : 0),
+        latent_beside(spec.query_and_gates ? spec.query_rank : 0),
+        query_input(latent_beside + spec.query_rank),
+        query_part(spec.query_rank > 0 ? spec.query_rank : query),
+        down(query_part + spec.kept_dim() + gates - gates_beside) {}
+  int64_t query, absorbed, latent, value, gates;
+  int64_t gates_beside;   // that are made with queries
+  int64_t latent_beside;  // a query's latent behind its norm, where it lies before the other
+  int64_t query_input;    // what queries are made of
+  int64_t query_part;     // queries or their latent
+  int64_t down;           // these, then what is kept, then gates
+};
+
 // Rows of which the chosen keys lie in the workspace at a time: as many as give threads work, and
 // thread blocks of a GPU.
 constexpr int32_t kGatheredRows = 8;
@@ -56,7 +94,7 @@ class LatentAttentionMixer final : public Mixer {
         hidden_(hidden),
         whole_heads_(spec.heads),
         index_(spec.index, hidden, spec.query_rank, spec.rope_dim, spec.rope),
-        out_(value_width(), hidden) {}
+        out_(LatentWidths(spec).value, hidden) {}
 
   // A rank has heads and the latents of all. Fewer heads than ranks are computed by every rank.
   Status split(const ShardSpec& shard) override {
@@ -75,7 +113,7 @@ class LatentAttentionMixer final : public Mixer {
     if (has_query_latent()) {
       HR_ASSIGN_OR_RETURN(query_norm_, tensors.vector("attn_q_a_norm.weight", spec_.query_rank));
       HR_ASSIGN_OR_RETURN(query_up_, tensors.matrix({.rows = {query_rows("attn_q_b")},
-                                                     .columns = spec_.query_rank}));
+                                                     .columns = widths().query_input}));
     }
     HR_ASSIGN_OR_RETURN(norm_, load_latent_norm(tensors, spec_));
     HR_RETURN_IF_ERROR(spec_.joined ? load_joined(tensors) : load_apart(tensors));
@@ -107,11 +145,11 @@ class LatentAttentionMixer final : public Mixer {
   int64_t carried_columns() const override { return index_.carried_columns(); }
   int32_t query_heads() const override { return spec_.heads; }
   std::vector<int64_t> scratch_columns(bool) const override {
-    return {down_width(),
-            absorbed_width(),
-            latent_width(),
+    return {widths().latent_beside + widths().down,
+            widths().absorbed,
+            widths().latent,
             out_.input_width(),
-            has_query_latent() ? query_width() : 1,
+            has_query_latent() ? widths().query + widths().gates_beside : 1,
             std::max<int64_t>(index_.scratch_columns(), 1)};
   }
 
@@ -166,19 +204,21 @@ class LatentAttentionMixer final : public Mixer {
   void run(const MixerRun& run) const override {
     const int64_t rows = run.branch.rows();
     OpContext& context = run.branch.context();
-    const TensorView down = run.scratch.rows(kDown, rows, down_width());
-    const TensorView absorbed = run.scratch.rows(kAbsorbed, rows, absorbed_width());
-    const TensorView latents = run.scratch.rows(kLatents, rows, latent_width());
+    const TensorView whole = run.scratch.rows(kDown, rows, widths().latent_beside + widths().down);
+    const TensorView down = column_range(whole, widths().latent_beside, widths().down);
+    const TensorView absorbed = run.scratch.rows(kAbsorbed, rows, widths().absorbed);
+    const TensorView latents = run.scratch.rows(kLatents, rows, widths().latent);
     const TensorView values = run.scratch.rows(kValues, rows, out_.input_width());
     run.branch.multiply_input(down_, down);
-    const TensorView q = queries(run, down);
+    const TensorView made = queries(run, whole);
+    const TensorView q = column_range(made, 0, widths().query);
     if (spec_.temperature.scale != 0) {
       scale_queries(context,
                     {.x = q, .temperature = spec_.temperature, .positions = run.positions});
     }
     multiply_heads(context, key_stack_, keys_, q, absorbed);
     const RopeAngles& angles = run.angles[static_cast<size_t>(spec_.rope)];
-    latent_kv(context, {.kv = column_range(down, query_part_width(), spec_.kept_dim()),
+    latent_kv(context, {.kv = column_range(down, widths().query_part, spec_.kept_dim()),
                         .q = q,
                         .cos = angles.cos,
                         .sin = angles.sin,
@@ -190,7 +230,7 @@ class LatentAttentionMixer final : public Mixer {
                         .queries = absorbed});
     if (is_sparse()) {
       const TensorView area = run.scratch.rows(kIndex, rows, index_.scratch_columns());
-      const TensorView query_latents = column_range(down, 0, spec_.query_rank);
+      const TensorView query_latents = column_range(whole, 0, spec_.query_rank);
       const ChosenPlaces chosen = index_.choose(run, query_latents, area);
       on_gpu_ ? attend_chosen_on_gpu(run, chosen, absorbed, latents)
               : attend_chosen(run, chosen, absorbed, latents);
@@ -201,7 +241,7 @@ class LatentAttentionMixer final : public Mixer {
     if (spec_.gate_dim > 0) {
       sigmoid_gate(context,
                    {.x = out_.own_columns(values),
-                    .gate = column_range(down, down_width() - gate_width(), gate_width())});
+                    .gate = last_columns(spec_.query_and_gates ? made : down, widths().gates)});
     }
     out_.end(run.branch, values);
   }
@@ -379,20 +419,16 @@ class LatentAttentionMixer final : public Mixer {
                column_range(y, h * y_step, head.weight.n()));
     }
   }
-  int64_t query_width() const { return int64_t{spec_.heads} * spec_.query_dim(); }
-  int64_t absorbed_width() const { return int64_t{spec_.heads} * spec_.kept_dim(); }
-  int64_t latent_width() const { return int64_t{spec_.heads} * spec_.rank; }
-  int64_t value_width() const { return int64_t{spec_.heads} * spec_.value_dim; }
-  int64_t gate_width() const { return int64_t{spec_.heads} * spec_.gate_dim; }
-  int64_t query_part_width() const { return has_query_latent() ? spec_.query_rank : query_width(); }
-  // Of queries or their latent, then of what is kept, then of gates.
-  int64_t down_width() const { return query_part_width() + spec_.kept_dim() + gate_width(); }
+  LatentWidths widths() const { return LatentWidths(spec_); }
   // This rank's, of a tensor with those of all.
   MatrixStack::Rows query_rows(const char* name) const {
-    MatrixStack::Rows rows{name, query_width()};
-    rows.first = int64_t{head_first_} * spec_.query_dim();
-    rows.of = int64_t{whole_heads_} * spec_.query_dim();
-    if (spec_.rows_interleaved) {
+    const int32_t of_head = spec_.query_dim() + (spec_.query_and_gates ? spec_.gate_dim : 0);
+    MatrixStack::Rows rows{name, int64_t{spec_.heads} * of_head};
+    rows.first = int64_t{head_first_} * of_head;
+    rows.of = int64_t{whole_heads_} * of_head;
+    if (spec_.query_and_gates) {
+      rows.order = queries_before_gates(spec_);
+    } else if (spec_.rows_interleaved) {
       rows.order = order_of_heads(spec_.heads, spec_.plain_dim, spec_.rope_dim);
     }
     return rows;
@@ -407,9 +443,9 @@ class LatentAttentionMixer final : public Mixer {
       stack.rows = {query_rows("attn_q")};
     }
     stack.rows.push_back({"attn_kv_a_mqa", spec_.kept_dim(), std::move(kept)});
-    if (spec_.gate_dim > 0) {
+    if (spec_.gate_dim > 0 && !spec_.query_and_gates) {
       stack.rows.push_back({.name = "attn_gate",
-                            .count = gate_width(),
+                            .count = widths().gates,
                             .first = int64_t{head_first_} * spec_.gate_dim,
                             .of = int64_t{whole_heads_} * spec_.gate_dim});
     }
@@ -489,18 +525,23 @@ class LatentAttentionMixer final : public Mixer {
     return tensors.matrix(stack);
   }
 
-  TensorView queries(const MixerRun& run, const TensorView& down) const {
-    if (!has_query_latent()) return column_range(down, 0, query_width());
+  // And behind them gates, where both are made of one. `rows`: of kDown, whose first columns become
+  // the latent behind its norm.
+  TensorView queries(const MixerRun& run, const TensorView& rows) const {
+    if (!has_query_latent()) return column_range(rows, 0, widths().query);
     OpContext& context = run.branch.context();
-    const TensorView latent = column_range(down, 0, spec_.query_rank);
-    rms_norm(context, {.x = latent,
+    rms_norm(context, {.x = column_range(rows, widths().latent_beside, spec_.query_rank),
                        .residual = {},
                        .weight = query_norm_.data(),
                        .eps = spec_.norm_eps,
-                       .out = latent});
-    const TensorView q = run.scratch.rows(kQueries, run.branch.rows(), query_width());
-    multiply(context, query_up_, latent, q);
-    return q;
+                       .out = column_range(rows, 0, spec_.query_rank)});
+    const TensorView made =
+        run.scratch.rows(kQueries, run.branch.rows(), widths().query + widths().gates_beside);
+    multiply(context, query_up_, column_range(rows, 0, widths().query_input), made);
+    return made;
+  }
+  static TensorView last_columns(const TensorView& rows, int64_t count) {
+    return column_range(rows, rows.columns() - count, count);
   }
 
   int32_t head_end() const { return head_first_ + spec_.heads; }
@@ -511,7 +552,7 @@ class LatentAttentionMixer final : public Mixer {
   int32_t head_first_ = 0;     // of this one
   LinearLayer down_;           // [query_rank or H query_dim, kept_dim and gates; D]
   DeviceVector query_norm_;    // [query_rank]
-  LinearLayer query_up_;       // [H query_dim, query_rank]
+  LinearLayer query_up_;       // [H query_dim and gates, query_rank or twice it]
   DeviceVector norm_;          // [rank]
   DeviceVector sinks_;         // [heads of all ranks], or empty
   // On a GPU those of all heads in one.

@@ -32,6 +32,9 @@ struct LatentAttentionSpec {
   // > 0: what a head sees is multiplied by the sigmoids of so many numbers of the row, attn_gate's:
   // of one, or of value_dim (Ling 3, Hunyuan V4).
   int32_t gate_dim = 0;
+  // Queries are made of their latent and, behind it, of the same before its norm, and so are gates:
+  // attn_q_b has a head's query, then its gates (A.X-K2).
+  bool query_and_gates = false;
   bool sinks = false;  // attn_sinks: a logit of each head without a value (Hunyuan V4)
   KeyIndexSpec index;
 

@@ -114,8 +114,7 @@ class LatentAttention : public testing::Test {
       Rows seen_keys = keys, seen_values = values;
       if (spec_.index.is_sparse()) leave_chosen(row, position, index_keys, seen_keys, seen_values);
       Row seen = attended(query_of(row, position), seen_keys, seen_values);
-      const Row gates =
-          spec_.gate_dim > 0 ? times(tensors_->values("attn_gate.weight"), row) : Row();
+      const Row gates = gates_of(row);
       for (size_t i = 0; !gates.empty() && i < seen.size(); ++i) {
         seen[i] /= 1 + std::exp(-gates[i / (seen.size() / gates.size())]);
       }
@@ -172,12 +171,36 @@ class LatentAttention : public testing::Test {
     values = chosen_values;
   }
 
+  Row gates_of(const Row& row) const {
+    if (spec_.gate_dim == 0) return {};
+    if (!spec_.query_and_gates) return times(tensors_->values("attn_gate.weight"), row);
+    return of_each_head(made_of_latents(row), spec_.query_dim(), spec_.gate_dim);
+  }
+
+  // Of a head's query and gates side by side some, of all heads.
+  Row of_each_head(const Row& both, int32_t first, int32_t count) const {
+    Row some;
+    const int32_t step = spec_.query_dim() + spec_.gate_dim;
+    for (int32_t h = 0; h < spec_.heads; ++h) {
+      const auto from = both.begin() + h * step + first;
+      some.insert(some.end(), from, from + count);
+    }
+    return some;
+  }
+
+  Row made_of_latents(const Row& row) const {
+    const Row plain = times(tensors_->values("attn_q_a.weight"), row);
+    Row latent = rms_normed(plain, tensors_->values("attn_q_a_norm.weight"), spec_.norm_eps);
+    if (spec_.query_and_gates) latent.insert(latent.end(), plain.begin(), plain.end());
+    return times(tensors_->values("attn_q_b.weight"), latent);
+  }
+
   Row query_of(const Row& row, int32_t position) const {
     Row q;
-    if (spec_.query_rank > 0) {
-      const Row latent = rms_normed(times(tensors_->values("attn_q_a.weight"), row),
-                                    tensors_->values("attn_q_a_norm.weight"), spec_.norm_eps);
-      q = times(tensors_->values("attn_q_b.weight"), latent);
+    if (spec_.query_and_gates) {
+      q = of_each_head(made_of_latents(row), 0, spec_.query_dim());
+    } else if (spec_.query_rank > 0) {
+      q = made_of_latents(row);
     } else {
       q = times(tensors_->values("attn_q.weight"), row);
     }
@@ -239,6 +262,23 @@ TEST_F(LatentAttention, TheAbsorbedFormIsTheExpandedOne) {
       EXPECT_TRUE(rows_close(matrix_of(run(x, {kRows})), expected(x)))
           << query_rank << ", gates " << gate_dim;
     }
+  }
+}
+
+// Queries and gates may be made of one, of latents before their norm, too: all of it where keys are
+// chosen, as well.
+TEST_F(LatentAttention, QueriesAndGatesOfLatentsOfTwoKinds) {
+  Rng rng(13);
+  const TestMatrix x(rng, kRows, kHidden);
+  for (const int32_t index_heads : {0, 3}) {
+    LatentAttentionSpec spec = plain_spec();
+    spec.query_rank = 9;
+    spec.gate_dim = spec.value_dim;
+    spec.query_and_gates = true;
+    spec.index = {.heads = index_heads, .dim = 8, .top = 11};
+    load(spec);
+    EXPECT_TRUE(rows_close(matrix_of(run(x, {kRows})), expected(x))) << index_heads;
+    EXPECT_EQ(run(x, {20, 1, kRows - 21}), run(x, {kRows}));
   }
 }
 

@@ -97,6 +97,7 @@ struct MixerRun {
   const ForwardBatch::KeptRows* kept;       // null: all rows are read behind this layer
   StateView states = {};                    // of this layer, where the mixer keeps one
   TensorView carried = {};                  // [T, carried_columns()] of all layers
+  TensorView frames = {};                   // [T, columns of frames], where frames carry rows
   std::span<const int32_t> positions = {};  // [T], in the device's memory
   PagesBeside beside = {};                  // of Mixer::pages_beside()
   // Of attention; null: nothing.

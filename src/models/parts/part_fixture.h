@@ -112,6 +112,11 @@ class MadeTensors final : public LayerTensors {
     return make(name, shape.elements().value());
   }
 
+  Result<ConstTensorView> table(const std::string& name, const Shape& shape) override {
+    const std::vector<float>& rows = make(name, shape.elements().value());
+    return ConstTensorView(reinterpret_cast<const std::byte*>(rows.data()), DType::kF32, shape);
+  }
+
   Result<DeviceVector> constant(int64_t count, float value) override {
     return DeviceVector::upload(device_, std::vector<float>(static_cast<size_t>(count), value));
   }
@@ -271,6 +276,7 @@ class PartPass {
     std::span<const RopeAngles> angles = {};  // [rope tables]
     std::optional<int32_t> read_last = {};    // empty: all rows are read behind it
     TensorView carried = {};                  // [T, carried_columns()]
+    TensorView frames = {};                   // [T, columns of frames]
     PartCache* beside = nullptr;              // of Mixer::pages_beside()
   };
   // The rows of x + part(x) that are read.
@@ -292,6 +298,7 @@ class PartPass {
               .kept = step.read_last ? &cache.keep(*step.read_last) : nullptr,
               .states = cache.states(),
               .carried = step.carried,
+              .frames = step.frames,
               .beside = beside});
     branch.finish();
     residuals.settle();

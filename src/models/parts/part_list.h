@@ -12,6 +12,7 @@
 #include "models/parts/compressed_attention_mixer.h"
 #include "models/parts/delta_net_mixer.h"
 #include "models/parts/dense_feed_forward.h"
+#include "models/parts/gated_streams_frame.h"
 #include "models/parts/hyper_frame.h"
 #include "models/parts/kimi_delta_mixer.h"
 #include "models/parts/latent_attention_mixer.h"
@@ -19,6 +20,7 @@
 #include "models/parts/mamba2_mixer.h"
 #include "models/parts/mamba_mixer.h"
 #include "models/parts/mixture_feed_forward.h"
+#include "models/parts/ngram_mixer.h"
 #include "models/parts/normed_rows_frame.h"
 #include "models/parts/normed_sum_feed_forward.h"
 #include "models/parts/parallel_mixer.h"
@@ -40,6 +42,7 @@ using MixerSpec = std::variant<  //
     LightningSpec,               //
     Mamba2Spec,                  //
     MambaSpec,                   //
+    NgramSpec,                   //
     NoMixerSpec,                 //
     ParallelMixerSpec,           //
     RgLruSpec,                   //
@@ -56,6 +59,7 @@ struct NoFrameSpec {};
 using FrameSpec = std::variant<  //
     NoFrameSpec,                 //
     AltUpSpec,                   //
+    GatedStreamsSpec,            //
     HyperSpec,                   //
     NormedRowsSpec,              //
     TokenInputSpec>;
