@@ -17,6 +17,12 @@ void check_args(const AttentionArgs& args) {
   CHECK(args.chunk == 0 || args.window == 0 || args.chunk <= args.window);
   CHECK_MSG(args.q.columns() % (int64_t{k_dim} * args.kv.kv_heads) == 0,
             "query heads must be a multiple of the key heads");
+  if (args.relative.count > 0) {
+    const RelativeBias& bias = args.relative;
+    CHECK(bias.extent > 0 && bias.profiles != nullptr && args.soft_cap == 0);
+    CHECK(bias.numbers.dtype == DType::kF32 && bias.numbers.rows() == args.q.rows());
+    CHECK(bias.numbers.columns() * k_dim == args.q.columns() * bias.count);
+  }
   for (const AttentionSequence& sequence : args.sequences) {
     CHECK(sequence.row_first >= 0 && sequence.row_count >= 0);
     CHECK(int64_t{sequence.row_first} + sequence.row_count <= args.q.rows());
@@ -31,6 +37,18 @@ void check_args(const AttentionArgs& args) {
 bool has_tree(const AttentionArgs& args) {
   return std::ranges::any_of(args.sequences,
                              [](const auto& sequence) { return sequence.tree_rows > 0; });
+}
+
+std::vector<float> relative_profiles(std::span<const float> profiles, int32_t count) {
+  const auto extent = static_cast<int64_t>(profiles.size()) / count;
+  std::vector<float> padded(static_cast<size_t>(count * (extent + 2 * kRelativePad)));
+  for (int64_t i = 0; i < count; ++i) {
+    const auto of_one =
+        profiles.subspan(static_cast<size_t>(i * extent), static_cast<size_t>(extent));
+    std::ranges::reverse_copy(of_one,
+                              padded.begin() + i * (extent + 2 * kRelativePad) + kRelativePad);
+  }
+  return padded;
 }
 
 const KernelSet<AttentionArgs>& attention_kernels() {
@@ -66,6 +84,7 @@ void attention(OpContext& context, const AttentionArgs& args) {
   CHECK(is_activation(context.device, args.q.dtype));
   const bool on_cpu = context.device.kind() == DeviceKind::kCpu;
   CHECK_MSG(on_cpu || !has_tree(args), "kernels of a GPU know no trees");
+  CHECK_MSG(on_cpu || args.relative.count == 0, "kernels of a GPU know no biases of distances");
   if (args.q.rows() == 0) return;
   run_op(context, attention_kernels(), args);
 }

@@ -16,6 +16,7 @@
 #include <bit>
 #include <cstdint>
 #include <span>
+#include <vector>
 
 #include "ops/attention/kv_view.h"
 #include "ops/op.h"
@@ -64,6 +65,20 @@ void for_each_of_path(uint64_t path, int32_t tree_first, Take take) {
 
 struct AttentionPlan;  // ops/attention/plan.h
 
+// What a score gains by how far its key is away (Inkling): the sum of `count` profiles of
+// distances, each times a number that the row has for the head.
+struct RelativeBias {
+  int32_t count = 0;                // 0: scores gain nothing
+  int32_t extent = 0;               // keys that are so far away gain nothing
+  ConstTensorView numbers;          // [T, Hq count] f32, may be columns of more
+  const float* profiles = nullptr;  // relative_profiles()
+};
+// Profiles [count, extent], of distance 0 first, as kernels read them: [count, kRelativePad +
+// extent
+// + kRelativePad], of the longest distance first, with zeros at both ends.
+inline constexpr int32_t kRelativePad = 16;
+std::vector<float> relative_profiles(std::span<const float> profiles, int32_t count);
+
 struct AttentionArgs {
   // [T, Hq k_dim], a slice of the qkv rows: f32 on the CPU, on CUDA the cache's type, or any where
   // that has columns (lies_in_columns())
@@ -85,6 +100,7 @@ struct AttentionArgs {
   // [Hq] or null: a score loses so much a position that its key is away (ALiBi; Press et al.,
   // 2022).
   const float* slopes = nullptr;
+  RelativeBias relative;  // CPU; there is no soft cap then
   // CUDA: the work of `sequences`, already on the device. Null on the CPU.
   const AttentionPlan* plan = nullptr;
   // [T, Hq v_dim], q's type. Rows of no sequence are not written; in a step that only decodes,

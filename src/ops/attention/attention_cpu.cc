@@ -50,16 +50,32 @@ double score(const AttentionArgs& args, const float* q, int64_t slot, int32_t kv
   return args.soft_cap > 0 ? args.soft_cap * std::tanh(sum / args.soft_cap) : sum;
 }
 
-// One row and head by the formula, with double sums. q: [k_dim]; out: [v_dim].
-void attend(const AttentionArgs& args, const std::vector<int64_t>& slots, int32_t head,
-            const float* q, float* out) {
+// What the score of a key so far away gains.
+double relative_bias(const RelativeBias& bias, int64_t row, int32_t head, int64_t distance) {
+  if (distance >= bias.extent) return 0.0;
+  const int64_t width = bias.extent + 2 * kRelativePad;
+  const float* const profile = bias.profiles + kRelativePad + bias.extent - 1 - distance;
+  double sum = 0.0;
+  for (int32_t i = 0; i < bias.count; ++i) {
+    sum += double{f32_row(bias.numbers, row)[head * bias.count + i]} * profile[i * width];
+  }
+  return sum;
+}
+
+// One row and head by the formula, with double sums. out: [v_dim].
+void attend(const AttentionArgs& args, const std::vector<int64_t>& slots, int64_t row, int32_t head,
+            float* out) {
+  const float* const q = f32_row(args.q, row) + int64_t{head} * args.kv.k_dim;
   const KvLayerView& kv = args.kv;
   const int32_t kv_head = head / static_cast<int32_t>(args.q.columns() / kv.k_dim / kv.kv_heads);
   std::vector<double> weights(slots.size());
   for (size_t j = 0; j < slots.size(); ++j) {
+    const auto distance = static_cast<int64_t>(slots.size() - 1 - j);
     weights[j] = score(args, q, slots[j], kv_head);
-    if (args.slopes == nullptr) continue;
-    weights[j] -= double{args.slopes[head]} * static_cast<double>(slots.size() - 1 - j);
+    if (args.slopes != nullptr) {
+      weights[j] -= double{args.slopes[head]} * static_cast<double>(distance);
+    }
+    if (args.relative.count > 0) weights[j] += relative_bias(args.relative, row, head, distance);
   }
   double largest = *std::max_element(weights.begin(), weights.end());
   if (args.sinks != nullptr) largest = std::max(largest, double{args.sinks[head]});
@@ -86,8 +102,7 @@ void reference(OpContext& context, const AttentionArgs& args) {
         const int32_t r = static_cast<int32_t>(item / heads);
         const int32_t head = static_cast<int32_t>(item % heads);
         const int64_t row = sequence.row_first + r;
-        attend(args, slots_of(args, sequence, visible_keys(args, sequence, r), r), head,
-               f32_row(args.q, row) + int64_t{head} * k_dim,
+        attend(args, slots_of(args, sequence, visible_keys(args, sequence, r), r), row, head,
                f32_row(args.out, row) + int64_t{head} * v_dim);
       }
     });

@@ -162,7 +162,8 @@ struct Options {
   float soft_cap = 0.0f;
   bool sinks = false;
   bool slopes = false;
-  int32_t chunk = 0;  // no more than the window
+  int32_t relative = 0;  // the extent of biases by distance
+  int32_t chunk = 0;     // no more than the window
   bool values_in_keys = false;
 };
 
@@ -170,6 +171,13 @@ inline std::vector<float> slopes_of(int32_t heads) {
   std::vector<float> slopes;
   for (int32_t h = 0; h < heads; ++h) slopes.push_back(0.25f / static_cast<float>(1 << (h % 5)));
   return slopes;
+}
+
+// Of biases by distance; a row's numbers are the first of its queries.
+inline constexpr int32_t kProfiles = 3;
+inline std::vector<float> profiles_of(int32_t extent) {
+  Rng rng(11);
+  return relative_profiles(random_floats(rng, int64_t{kProfiles} * extent, 1.0f), kProfiles);
 }
 
 inline std::vector<float> sinks_of(int32_t heads) {
@@ -217,6 +225,8 @@ inline bool run_step(OpContext context, const Kernel<AttentionArgs>& kernel, Set
   const int64_t columns = int64_t{heads.query} * heads.dim;
   const int64_t out_columns = int64_t{heads.query} * heads.v_dim;
   TestMatrix q(rows, columns), out(rows, out_columns);
+  TestMatrix numbers(rows, int64_t{heads.query} * kProfiles);
+  const std::vector<float> profiles = profiles_of(options.relative);
   const std::vector<float> sinks = sinks_of(heads.query), slopes = slopes_of(heads.query);
   for (size_t i = 0, row = 0; i < pieces.size(); ++i) {
     sequences[i].block_table = tables[i].data();
@@ -224,6 +234,8 @@ inline bool run_step(OpContext context, const Kernel<AttentionArgs>& kernel, Set
       std::memcpy(&q.at(static_cast<int64_t>(row), 0),
                   &setting.sequence(pieces[i].sequence).q.at(t, 0),
                   static_cast<size_t>(columns) * 4);
+      std::memcpy(&numbers.at(static_cast<int64_t>(row), 0), &q.at(static_cast<int64_t>(row), 0),
+                  static_cast<size_t>(heads.query) * kProfiles * 4);
     }
   }
   const AttentionArgs args{.q = q.view(),
@@ -236,6 +248,10 @@ inline bool run_step(OpContext context, const Kernel<AttentionArgs>& kernel, Set
                            .soft_cap = options.soft_cap,
                            .sinks = options.sinks ? sinks.data() : nullptr,
                            .slopes = options.slopes ? slopes.data() : nullptr,
+                           .relative = {.count = options.relative > 0 ? kProfiles : 0,
+                                        .extent = options.relative,
+                                        .numbers = numbers.view(),
+                                        .profiles = profiles.data()},
                            .out = out.view()};
   if (!kernel.supports(context.device.traits(), args)) return false;
   kernel.run(context, args);
@@ -281,6 +297,7 @@ inline std::string name_of(const testing::TestParamInfo<AttentionCase>& info) {
          of_values(c.heads.v_dim != c.heads.dim, std::to_string(c.heads.v_dim)) + "_window" +
          std::to_string(c.options.window) + (c.options.soft_cap > 0 ? "_capped" : "") +
          (c.options.sinks ? "_sinks" : "") + (c.options.slopes ? "_slopes" : "") +
+         (c.options.relative > 0 ? "_relative" + std::to_string(c.options.relative) : "") +
          (c.options.chunk > 0 ? "_chunk" + std::to_string(c.options.chunk) : "");
 }
 
@@ -303,6 +320,11 @@ inline std::vector<AttentionCase> cases() {
   all.push_back({heads[3], {kF32}, {.window = 40, .slopes = true}});
   all.push_back({heads[3], {kF32}, {.window = 40, .soft_cap = 3.0f, .sinks = true}});
   all.push_back({heads[3], {kInt8}, {.window = 40, .soft_cap = 3.0f, .sinks = true}});
+  for (const int32_t extent : {1, 17, 90, 400}) {
+    all.push_back({heads[0], {kF16}, {.relative = extent}});
+  }
+  all.push_back({heads[3], {kInt8}, {.window = 40, .relative = 40}});
+  all.push_back({{2, 1, 24}, {kF32}, {.relative = 33}});
   for (const int32_t chunk : {1, 12, 64}) {
     all.push_back({heads[0], {kF16}, {.window = chunk, .chunk = chunk}});
   }

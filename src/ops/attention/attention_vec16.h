@@ -265,6 +265,23 @@ void lean(Range range, float slope, float away, float* scores) {
   }
 }
 
+// Scores of row r gain what the distances of their keys give: `away` positions that of key 0 of the
+// split.
+[[gnu::noinline]] void add_relative(const AttentionTile& tile, int32_t r, Range range, int32_t away,
+                                    float* scores) {
+  const int64_t width = tile.relative_extent + 2 * tile.relative_pad;
+  for (int32_t b = range.first / 16; b * 16 < range.last; ++b) {
+    // Profiles begin with the farthest key: a block's keys are neighbours in them.
+    const int32_t at = tile.relative_pad + tile.relative_extent - 1 - away + b * 16;
+    if (at <= 0) continue;  // all of its keys are farther
+    Vec16 score = load(scores + b * 16);
+    for (int32_t i = 0; i < tile.relative_count; ++i) {
+      score = fma(broadcast(tile.relative[r][i]), load(tile.profiles + i * width + at), score);
+    }
+    store(scores + b * 16, score);
+  }
+}
+
 // Scores of row r become exp(score - largest), 0 where the row does not look.
 void exponentiate(Split& split, int32_t r, const AttentionPartial& partial) {
   const Range range = split.visible[r];
@@ -570,6 +587,10 @@ void attend_split(const AttentionTile& tile, int32_t split_first, const Attentio
     if (tile.slope[r] != 0.0f) {
       const auto away = static_cast<float>(tile.key_last[r] - 1 - split_first);
       lean(split.visible[r], tile.slope[r], away, split.scores[r]);
+    }
+    if (tile.relative_count > 0) {
+      const int32_t away = tile.key_last[r] - 1 - split_first;
+      add_relative(tile, r, split.visible[r], away, split.scores[r]);
     }
     exponentiate(split, r, partial);
     put_path_weights(tile, split_first, split, r);

@@ -45,7 +45,7 @@ MaterialisedHead describe(const AttentionArgs& args, const AttentionSequence& se
 bool fits_materialised_attention(const AttentionArgs& args) {
   return fits_attention_tiles(args) && alike_and_plain(args.kv, kv_element(args.kv.k_format)) &&
          args.window == 0 && args.chunk == 0 && args.soft_cap == 0 && args.sinks == nullptr &&
-         args.slopes == nullptr && !has_tree(args);
+         args.slopes == nullptr && args.relative.count == 0 && !has_tree(args);
 }
 
 void run_materialised_attention(OpContext& context, const AttentionArgs& args) {

@@ -91,9 +91,10 @@ bool fits_attention_panels(const AttentionArgs& args) {
   const bool alike = kv.k_dim == kv.v_dim && kv.k_format == kv.v_format && !kv.v_aliases_k &&
                      kv.k_dim <= kPanelDimMax;
   return fits_attention_tiles(args) && alike && args.slopes == nullptr && args.chunk == 0 &&
-         kv.k_format != KvFormat::kF32 && !has_4_bits(kv.k_format) && args.scale > 0 &&
-         std::ranges::any_of(args.sequences,
-                             [&](const auto& sequence) { return many_rows(args, sequence); });
+         args.relative.count == 0 && kv.k_format != KvFormat::kF32 && !has_4_bits(kv.k_format) &&
+         args.scale > 0 && std::ranges::any_of(args.sequences, [&](const auto& sequence) {
+           return many_rows(args, sequence);
+         });
 }
 
 void run_attention_panels(OpContext& context, const AttentionArgs& args, AttendPanel attend_panel,

@@ -41,6 +41,10 @@ struct AttentionTile {
   float scale;
   float soft_cap;                   // 0 = none
   float slope[kAttentionTileRows];  // that a score loses a position; of 0 nothing is taken
+  // Of what scores gain by distances (attention.h): of each row its numbers, and all profiles.
+  const float* relative[kAttentionTileRows];  // [relative_count] each
+  const float* profiles;
+  int32_t relative_count, relative_extent, relative_pad;  // count 0: scores gain nothing
 };
 
 // What a split gives for each row: with s its scores, largest = max s, total = sum exp(s -

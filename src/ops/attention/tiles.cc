@@ -87,6 +87,10 @@ AttentionTile describe(const AttentionArgs& args, const TileRows& rows) {
   tile.scale = args.scale;
   tile.soft_cap = args.soft_cap;
   tile.tree_first = sequence.tree_first();
+  tile.profiles = args.relative.profiles;
+  tile.relative_count = args.relative.count;
+  tile.relative_extent = args.relative.extent;
+  tile.relative_pad = kRelativePad;
   for (int32_t r = 0; r < tile.rows; ++r) {
     const int32_t query = rows.query_first + r / rows.head_count;
     const int32_t head = rows.head_first + r % rows.head_count;
@@ -99,6 +103,9 @@ AttentionTile describe(const AttentionArgs& args, const TileRows& rows) {
     tile.key_last[r] = key_last;
     tile.path[r] = sequence.path(query);
     tile.slope[r] = args.slopes == nullptr ? 0.0f : args.slopes[head];
+    if (args.relative.count == 0) continue;
+    tile.relative[r] = f32_row(args.relative.numbers, sequence.row_first + query) +
+                       int64_t{head} * args.relative.count;
   }
   return tile;
 }

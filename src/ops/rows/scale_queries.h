@@ -11,11 +11,12 @@
 namespace headrace {
 
 // By how much the queries of later positions are multiplied: 1 + scale * ln(1 + floor((position +
-// offset) / step)).
+// offset) / step)), or, `smooth`, 1 + scale * ln(max(1, (position + offset) / step)).
 struct QueryTemperature {
   float scale = 0.0f;  // 0: not
   int32_t step = 0;    // > 0 where there is a scale
   int32_t offset = 0;
+  bool smooth = false;
 };
 
 struct ScaleQueriesArgs {

@@ -8,6 +8,10 @@ namespace {
 
 float factor_of(const QueryTemperature& rule, int32_t position) {
   const int32_t steps = (position + rule.offset) / rule.step;
+  if (rule.smooth && steps > 0) {
+    const float share = static_cast<float>(position + rule.offset) / static_cast<float>(rule.step);
+    return 1.0f + rule.scale * std::log(share);
+  }
   return steps == 0 ? 1.0f : 1.0f + rule.scale * std::log(1.0f + static_cast<float>(steps));
 }
 

@@ -23,6 +23,10 @@ struct Arguments {
 
 __device__ __forceinline__ float factor_of(const QueryTemperature& rule, int32_t position) {
   const int32_t steps = (position + rule.offset) / rule.step;
+  if (rule.smooth && steps > 0) {
+    const float share = static_cast<float>(position + rule.offset) / static_cast<float>(rule.step);
+    return 1.0f + rule.scale * logf(share);
+  }
   return steps == 0 ? 1.0f : 1.0f + rule.scale * logf(1.0f + static_cast<float>(steps));
 }
 

@@ -50,6 +50,26 @@ TEST(ScaleQueries, RowsGrowWithTheirPositionsAndHeadsHaveWeights) {
   }
 }
 
+TEST(ScaleQueries, FactorsMayGrowWithoutSteps) {
+  TestDevice device = TestDevice::cpu(1);
+  OpContext context = device.context();
+  Rng rng(4);
+  const TestMatrix before(rng, 5, 32);
+  TestMatrix x = before;
+  const std::vector<int32_t> positions = {0, 6, 7, 11, 80};
+  scale_queries(context, {.x = x.view(),
+                          .temperature = {.scale = 0.3f, .step = 8, .offset = 1, .smooth = true},
+                          .positions = positions});
+  for (int64_t t = 0; t < 5; ++t) {
+    const double share = (positions[static_cast<size_t>(t)] + 1) / 8.0;
+    const double by = 1 + double{0.3f} * std::log(std::max(share, 1.0));
+    for (int64_t i = 0; i < x.columns(); ++i) {
+      const double want = before.at(t, i) * by;
+      ASSERT_NEAR(x.at(t, i), want, 1e-6 * std::abs(want)) << t << " " << i;
+    }
+  }
+}
+
 TEST(ScaleQueries, TheFirstPositionsKeepTheirBits) {
   TestDevice device = TestDevice::cpu(1);
   OpContext context = device.context();

@@ -8,7 +8,7 @@
 namespace headrace {
 
 struct SpreadLogitsArgs {
-  ConstTensorView logits;        // [R, C] f32
+  ConstTensorView logits;        // [R, C] f32, C >= 0
   const TokenId* ids = nullptr;  // [C] in device memory, each once and below V; null: 0, 1, ...
   TensorView all;                // [R, V] f32, V >= C: -infinity where nothing comes
 };

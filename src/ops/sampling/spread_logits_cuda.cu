@@ -40,6 +40,7 @@ void run(OpContext& context, const SpreadLogitsArgs& args) {
   const dim3 moves(gpu::blocks_for(args.logits.columns(), kThreads), rows);
   gpu::launch(context, fill_rows, fills, kThreads, gpu::rows_of<float>(args.all),
               -std::numeric_limits<float>::infinity(), args.all.columns());
+  if (args.logits.columns() == 0) return;
   gpu::launch(context, scatter_rows, moves, kThreads, gpu::rows_of<float>(args.logits), args.ids,
               gpu::rows_of<float>(args.all), args.logits.columns());
 }

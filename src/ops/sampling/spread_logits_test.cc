@@ -46,6 +46,16 @@ TEST(SpreadLogits, PutsEachAtItsId) {
   }
 }
 
+TEST(SpreadLogits, OfNoneNothingComes) {
+  TestDevice device = TestDevice::cpu(1);
+  OpContext context = device.context();
+  std::vector<float> all(static_cast<size_t>(kRows * kColumns), 1.0f);
+  const TensorView rows = host_view(all, kRows, kColumns);
+  spread_logits(
+      context, {.logits = {rows.data, DType::kF32, Shape{kRows, 0}, rows.row_stride}, .all = rows});
+  EXPECT_EQ(all, std::vector<float>(all.size(), -HUGE_VALF));
+}
+
 TEST(SpreadLogitsCuda, PutsEachAtItsId) {
   HR_CUDA_DEVICE_OR_SKIP(cuda);
   OpContext context = cuda.context();
