@@ -20,6 +20,7 @@ enum class HfForm : uint8_t {
   kTurnedAlone,   // [columns, rows], a matrix by itself (GPT-2's Conv1D)
   kMxfp4,         // the same rows as MXFP4: blocks, beside a tensor of scales (hub_experts.h)
   kByTurns,       // [experts, 2 rows], of two halves by turns
+  kRowsByTurns,   // [2 rows, columns], or a stack of such, rows of two halves by turns (Inkling)
   kFlat,        // [experts rows, columns], of as many experts as the layer's router has rows (DBRX)
   kFlatTurned,  // the same of [experts columns, rows]
   kIntegers,    // [rows, columns] of 32 or 64 bits, read as F32 (DeepSeek V4)

@@ -197,6 +197,61 @@ TEST(HubExperts, MatricesMayBeTurnedOrNot) {
   }
 }
 
+// Inkling's: of a matrix by itself, and of a stack, whose rows may not be aligned.
+TEST(HubExperts, RowsOfGatesAndUpsMayLieByTurns) {
+  constexpr int64_t kTwo = 2, kWidth = 3;
+  static constexpr auto kTurns = std::to_array<HfTensorName>({
+      {"w13", "gate.weight", 0, "up.weight", HfForm::kRowsByTurns},
+      {"experts.w13", "gates.weight", 0, "ups.weight", HfForm::kRowsByTurns},
+  });
+  for (const int64_t columns : {4, 5}) {
+    std::vector<float> values;
+    for (int64_t i = 0; i < kTwo * 2 * kWidth * columns; ++i) {
+      values.push_back(static_cast<float>(i));
+    }
+    SafetensorsBuilder builder;
+    builder.add_f32("experts.w13", {kTwo, 2 * kWidth, columns}, values);
+    values.resize(values.size() / kTwo);
+    builder.add_f32("w13", {2 * kWidth, columns}, values);
+    const std::string bytes = builder.build();
+    auto file = SafetensorsFile::from_memory(std::as_bytes(std::span(bytes.data(), bytes.size())),
+                                             "t.safetensors");
+    ASSERT_TRUE(file.ok()) << file.status().message();
+    const auto source =
+        SafetensorsWeightSource::create({*file}, "t.safetensors", {.names = kTurns});
+    ASSERT_TRUE(source.ok()) << source.status().message();
+    // Row r of the half is row 2 r + odd of the tensor.
+    const auto expect = [&](const ConstTensorView& view, int64_t first, int64_t odd) {
+      for (int64_t r = 0; r < kWidth; ++r) {
+        for (int64_t c = 0; c < columns; ++c) {
+          const auto* const row = reinterpret_cast<const float*>(view.row(r));
+          EXPECT_EQ(row[c], static_cast<float>(first + (2 * r + odd) * columns + c));
+        }
+      }
+    };
+    const Shape one{kWidth, columns}, stack{kTwo, kWidth, columns};
+    for (const int64_t odd : {0, 1}) {
+      expect(*(*source)->get(odd == 0 ? "gate.weight" : "up.weight", one), 0, odd);
+      const char* const name = odd == 0 ? "gates.weight" : "ups.weight";
+      const ConstTensorView whole = *(*source)->get(name, stack);
+      for (int64_t e = 0; e < kTwo; ++e) {
+        const int64_t first = e * 2 * kWidth * columns;
+        expect(*(*source)->get_matrix(name, stack, e), first, odd);
+        expect({whole.data + e * kWidth * whole.row_stride, whole.dtype, one}, first, odd);
+      }
+    }
+  }
+  SafetensorsBuilder odd;
+  odd.add_f32("w13", {3, 2}, std::vector<float>(6));
+  const std::string bytes = odd.build();
+  auto file = SafetensorsFile::from_memory(std::as_bytes(std::span(bytes.data(), bytes.size())),
+                                           "t.safetensors");
+  EXPECT_EQ(SafetensorsWeightSource::create({*file}, "t.safetensors", {.names = kTurns})
+                .status()
+                .message(),
+            "t.safetensors: tensor w13: shape [3, 2] is no stack of gates and ups");
+}
+
 TEST(HubExperts, WrongFormsAreRefusedByName) {
   const auto message = [](SafetensorsBuilder builder) {
     const std::string bytes = builder.build();

@@ -12,90 +12,16 @@
 #include "tensor/quantised_row.h"
 #include "weights/file_identity.h"
 #include "weights/hub_experts.h"
-#include "weights/safetensors_index.h"
+#include "weights/safetensors_files.h"
 
 namespace headrace {
 namespace {
 
 namespace fs = std::filesystem;
 
-using Files = std::vector<std::shared_ptr<const SafetensorsFile>>;
+using Files = SafetensorsFiles;
 
-constexpr std::string_view kSingle = "model.safetensors";
-constexpr std::string_view kIndex = "model.safetensors.index.json";
 constexpr uintptr_t kAlignment = 8;  // that WeightSource promises
-
-// ---- files --------------------------------------------------------------------------------------
-
-// A shard holds what the index says, no more and no less.
-Status check_shard(const SafetensorsFile& file, std::vector<std::string>& expected) {
-  for (const std::string& name : expected) {
-    if (file.find(name) == nullptr) {
-      return corrupt(fmt::format("{}: tensor {}: missing ({} says it is here)", file.name(),
-                                 printable(name), kIndex),
-                     name);
-    }
-  }
-  if (file.plan().tensors.size() == expected.size()) return ok_status();
-  std::sort(expected.begin(), expected.end());
-  for (const SafetensorsTensor& tensor : file.plan().tensors) {
-    if (!std::binary_search(expected.begin(), expected.end(), tensor.name)) {
-      return corrupt(fmt::format("{}: tensor {}: {} does not say it is here", file.name(),
-                                 printable(tensor.name), kIndex),
-                     tensor.name);
-    }
-  }
-  return ok_status();
-}
-
-Result<Files> open_shards(const fs::path& folder) {
-  const std::string index = (folder / kIndex).string();
-  HR_ASSIGN_OR_RETURN(ShardTensors shards, read_safetensors_index(index));
-  Files files;
-  for (auto& [name, tensors] : shards) {
-    auto file = SafetensorsFile::open((folder / name).string());
-    if (file.status().code() == StatusCode::kNotFound) {
-      return not_found(fmt::format("{}: missing, but {} names it: fetch the folder again",
-                                   (folder / name).string(), kIndex));
-    }
-    HR_RETURN_IF_ERROR(file.status());
-    HR_RETURN_IF_ERROR(check_shard(**file, tensors));
-    files.push_back(std::move(file).value());
-  }
-  return files;
-}
-
-// What a folder without safetensors has instead, for the message.
-std::string other_weights(const fs::path& folder) {
-  std::error_code ignored;
-  for (const auto& entry : fs::directory_iterator(folder, ignored)) {
-    const std::string name = entry.path().filename().string();
-    if (name.ends_with(".bin") || name.ends_with(".pt") || name.ends_with(".pth")) {
-      return fmt::format(
-          " ({} is a pickle, which can run code when it is opened: it is not read; "
-          "convert it to safetensors)",
-          printable(name));
-    }
-    if (name.ends_with(".gguf")) return fmt::format(" (name {} itself)", printable(name));
-  }
-  return "";
-}
-
-Result<Files> open_files(const std::string& path) {
-  std::error_code ignored;
-  if (!fs::is_directory(path, ignored)) {
-    HR_ASSIGN_OR_RETURN(auto file, SafetensorsFile::open(path));
-    return Files{std::move(file)};
-  }
-  const fs::path folder(path);
-  if (fs::exists(folder / kIndex, ignored)) return open_shards(folder);
-  if (!fs::exists(folder / kSingle, ignored)) {
-    return not_found(fmt::format("{}: there is no {} and no {}{}", path, kSingle, kIndex,
-                                 other_weights(folder)));
-  }
-  HR_ASSIGN_OR_RETURN(auto file, SafetensorsFile::open((folder / kSingle).string()));
-  return Files{std::move(file)};
-}
 
 bool is_aligned(const std::byte* data) {
   return reinterpret_cast<uintptr_t>(data) % kAlignment == 0;
@@ -111,7 +37,7 @@ bool inside(std::span<const std::byte> outer, const std::byte* at) {
 
 Result<std::unique_ptr<SafetensorsWeightSource>> SafetensorsWeightSource::open(
     const std::string& path, const SafetensorsOptions& options) {
-  HR_ASSIGN_OR_RETURN(Files files, open_files(path));
+  HR_ASSIGN_OR_RETURN(Files files, open_safetensors_files(path));
   std::error_code ignored;
   const fs::path given(path);
   const fs::path folder = fs::is_directory(given, ignored) ? given : given.parent_path();
@@ -269,11 +195,12 @@ Result<std::vector<SafetensorsWeightSource::NamedTensor>> SafetensorsWeightSourc
     }
     if (!match->second_half.empty()) {
       const bool by_turns = match->form == HfForm::kByTurns;
+      const bool rows = match->form == HfForm::kRowsByTurns;
       NamedTensor second = named;
       second.name = match->second_half;
-      second.half = by_turns ? Half::kOdd : Half::kSecond;
+      second.half = by_turns ? Half::kOdd : rows ? Half::kOddRows : Half::kSecond;
       tensors.push_back(std::move(second));
-      named.half = by_turns ? Half::kEven : Half::kFirst;
+      named.half = by_turns ? Half::kEven : rows ? Half::kEvenRows : Half::kFirst;
     }
     tensors.push_back(std::move(named));
   }
@@ -519,7 +446,8 @@ Result<ConstTensorView> SafetensorsWeightSource::get(std::string_view name) cons
   if (entry->offset == 0 && !entry->in_pieces()) {
     return aligned(*entry, kWhole, entry->tensors.front()->bytes, entry->shape);
   }
-  if (entry->half != Half::kNone && !entry->by_turns() && entry->shape.rank() == 2) {
+  const bool is_part = entry->half == Half::kFirst || entry->half == Half::kSecond;
+  if (is_part && entry->shape.rank() == 2) {
     return aligned(*entry, kWhole, half_of(*entry, entry->tensors.front()->bytes), entry->shape);
   }
   const std::lock_guard lock(mutex_);
@@ -533,6 +461,7 @@ Result<ConstTensorView> SafetensorsWeightSource::get_matrix(std::string_view nam
   HR_ASSIGN_OR_RETURN(Entry * entry, readable(name));
   CHECK(entry->shape.rank() == 3 && index >= 0 && index < entry->shape[0] && entry->offset == 0);
   if (entry->is_quantised()) return made(*entry, index);
+  if (entry->rows_by_turns()) return rows_of_turns(*entry, index);
   return aligned(*entry, index, matrix_bytes(*entry, index),
                  Shape{entry->shape[1], entry->shape[2]});
 }
@@ -619,7 +548,9 @@ ConstTensorView SafetensorsWeightSource::aligned(Entry& entry, int64_t index,
 }
 
 std::unique_ptr<std::byte[]> SafetensorsWeightSource::converted(const Entry& entry) {
-  if (entry.by_turns()) return each_second(entry);
+  if (entry.by_turns() || entry.rows_by_turns()) {
+    return each_second(entry, entry.tensors.front()->bytes);
+  }
   if (entry.in_pieces()) {
     const auto size = static_cast<size_t>(*tensor_bytes(dtype_of(entry), entry.shape));
     auto copy = std::make_unique_for_overwrite<std::byte[]>(size);
@@ -639,15 +570,33 @@ std::unique_ptr<std::byte[]> SafetensorsWeightSource::converted(const Entry& ent
   return copy;
 }
 
-std::unique_ptr<std::byte[]> SafetensorsWeightSource::each_second(const Entry& entry) {
-  const auto size = static_cast<size_t>(dtype_info(dtype_of(entry)).block_bytes);
-  const std::span<const std::byte> all = entry.tensors.front()->bytes;
+std::unique_ptr<std::byte[]> SafetensorsWeightSource::each_second(const Entry& entry,
+                                                                  std::span<const std::byte> all) {
+  const int64_t columns = entry.rows_by_turns() ? entry.shape[entry.shape.rank() - 1] : 1;
+  const auto size = static_cast<size_t>(*row_bytes(dtype_of(entry), columns));
   auto copy = std::make_unique_for_overwrite<std::byte[]>(all.size() / 2);
-  const size_t first = entry.half == Half::kOdd ? size : 0;
+  const bool odd = entry.half == Half::kOdd || entry.half == Half::kOddRows;
   for (size_t at = 0; at < all.size() / 2; at += size) {
-    std::memcpy(copy.get() + at, all.data() + 2 * at + first, size);
+    std::memcpy(copy.get() + at, all.data() + 2 * at + (odd ? size : 0), size);
   }
   return copy;
+}
+
+// Where it lies, if each row is aligned.
+ConstTensorView SafetensorsWeightSource::rows_of_turns(Entry& entry, int64_t index) const {
+  const std::span<const std::byte> all = entry.tensors.front()->bytes;
+  const size_t size = all.size() / static_cast<size_t>(entry.shape[0]);
+  const auto matrix = all.subspan(static_cast<size_t>(index) * size, size);
+  const Shape shape{entry.shape[1], entry.shape[2]};
+  const int64_t row = *row_bytes(dtype_of(entry), shape[1]);
+  const std::byte* const first = matrix.data() + (entry.half == Half::kOddRows ? row : 0);
+  if (is_aligned(first) && row % static_cast<int64_t>(kAlignment) == 0) {
+    return {first, dtype_of(entry), shape, 2 * row};
+  }
+  const std::lock_guard lock(mutex_);
+  auto& copy = entry.copies[index];
+  if (copy == nullptr) copy = each_second(entry, matrix);
+  return {copy.get(), dtype_of(entry), shape};
 }
 
 void SafetensorsWeightSource::release(const ConstTensorView& view) const {

@@ -68,7 +68,8 @@ class SafetensorsWeightSource final : public WeightSource {
   uint64_t content_sample() const override;
 
  private:
-  enum class Half { kNone, kFirst, kSecond, kEven, kOdd };  // of rows; of a vector, by turns
+  // Of rows; by turns, of the numbers of a vector, and of rows.
+  enum class Half { kNone, kFirst, kSecond, kEven, kOdd, kEvenRows, kOddRows };
   struct Entry {
     std::string name;
     // One, or those of all experts.
@@ -84,6 +85,7 @@ class SafetensorsWeightSource final : public WeightSource {
     bool is_quantised() const { return !quantised.empty(); }
     bool in_pieces() const { return by_expert || half != Half::kNone; }
     bool by_turns() const { return half == Half::kEven || half == Half::kOdd; }
+    bool rows_by_turns() const { return half == Half::kEvenRows || half == Half::kOddRows; }
   };
   static constexpr int64_t kWhole = -1;
   struct NamedTensor;  // a tensor of a file, and what it is here
@@ -120,7 +122,11 @@ class SafetensorsWeightSource final : public WeightSource {
                           const Shape& shape) const;
   // The tensor's values as a GGUF file has them, in aligned memory.
   static std::unique_ptr<std::byte[]> converted(const Entry& entry);
-  static std::unique_ptr<std::byte[]> each_second(const Entry& entry);
+  // Of numbers or rows by turns in so many bytes of its tensor, this entry's.
+  static std::unique_ptr<std::byte[]> each_second(const Entry& entry,
+                                                  std::span<const std::byte> all);
+  // A matrix of a stack whose rows lie by turns.
+  ConstTensorView rows_of_turns(Entry& entry, int64_t index) const;
 
   std::vector<std::shared_ptr<const SafetensorsFile>> files_;
   const Reshaped reshaped_;
