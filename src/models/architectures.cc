@@ -28,6 +28,7 @@
 #include "models/hunyuan.h"
 #include "models/hy_v4.h"
 #include "models/hyperclova.h"
+#include "models/inkling.h"
 #include "models/kimi_linear.h"
 #include "models/laguna.h"
 #include "models/lfm2.h"
@@ -160,6 +161,7 @@ constexpr std::array kArchitectures = {
     decoder<nemotron_h_spec>("nemotron_h_moe", mamba_hf_names),
     decoder<rwkv7_spec>("rwkv7", rwkv7_hf_names),
     decoder<apertus_spec>("apertus", apertus_hf_names),
+    decoder<inkling_spec>("inkling", inkling_hf_names),
     decoder<hunyuan_spec>("hunyuan-dense", hunyuan_hf_names),
     decoder<hunyuan_spec>("hunyuan-moe", hunyuan_hf_names),
     decoder<hyperclova_spec>("hyperclovax", hyperclova_hf_names),

@@ -8,6 +8,7 @@
 #include <utility>
 #include <vector>
 
+#include "models/decoder_scratch.h"
 #include "models/decoder_weights.h"
 #include "models/device_limits.h"
 #include "models/row_views.h"
@@ -17,158 +18,16 @@
 #include "ops/rows/rope_angles.h"
 #include "ops/rows/row_gather.h"
 #include "ops/rows/soft_cap.h"
+#include "ops/sampling/spread_logits.h"
 #include "tensor/arena_places.h"
 
 namespace headrace {
 namespace {
 
-// Whether the parts of a layer share their scratch memory. They do on the CPU, where an op has
-// ended before the next begins: a normalised input lies where the branch made of it will, a mixer's
-// rows where the feed-forward's will, a part's results over what they are made of, and the
-// feed-forward part takes a few rows at a time. For SmolLM2-135M that is 3 MiB at 256 rows instead
-// of 7.
-bool shares_scratch(const DeviceTraits& device) { return device.kind == DeviceKind::kCpu; }
-
-// As many as share one unpacking of a panel of weights (ops/linear/cpu_plan.h).
-constexpr int64_t kFeedForwardRows = 128;
-// With AMX a product of few rows is bound by reading the weights.
-constexpr int64_t kAmxFeedForwardRows = 512;
-
-// Rows that a feed-forward part takes at a time.
-int64_t feed_forward_rows(int64_t rows, const FeedForward& part, const DeviceTraits& device) {
-  if (!shares_scratch(device)) return rows;
-  const int64_t usual = device.cpu.amx_bf16 ? kAmxFeedForwardRows : kFeedForwardRows;
-  return std::min(rows, part.rows_of_run(usual));
-}
-
-// The widest columns that any layer's parts ask for, area by area.
-struct Widths {
-  std::vector<int64_t> mixer = {};
-  std::vector<int64_t> feed_forward = {};
-  int64_t carried = 0;  // of frames, then of mixers
-  int64_t frames = 0;   // of these
-  // Where memory is shared, what runs of feed-forward parts take of it: those of unequal layers
-  // differ in rows and columns.
-  struct Run {
-    int64_t rows_max = 0;
-    int64_t columns = 0;  // of all areas
-    friend bool operator==(const Run&, const Run&) = default;
-  };
-  std::vector<Run> runs = {};
-
-  static Widths of(const DecoderWeights& weights, const DeviceTraits& device) {
-    const std::span<const DecoderLayer> layers = weights.layers;
-    Widths widths{.frames = weights.carried ? weights.carried->columns() : 0};
-    const bool in_place = shares_scratch(device);
-    for (const DecoderLayer& layer : layers) {
-      widen(widths.mixer, layer.mixer->scratch_columns(in_place));
-      widths.carried =
-          std::max({widths.carried, widths.frames, widths.frames + layer.mixer->carried_columns()});
-      const std::vector<int64_t> columns = layer.feed_forward->scratch_columns(in_place);
-      widen(widths.feed_forward, columns);
-      const Run run{
-          feed_forward_rows(std::numeric_limits<int64_t>::max(), *layer.feed_forward, device),
-          std::accumulate(columns.begin(), columns.end(), int64_t{0})};
-      if (std::ranges::find(widths.runs, run) == widths.runs.end()) widths.runs.push_back(run);
-    }
-    return widths;
-  }
-
-  // Of the memory that a layer's parts share, over T rows.
-  int64_t shared_elements(int64_t rows) const {
-    int64_t most = rows * std::accumulate(mixer.begin(), mixer.end(), int64_t{0});
-    for (const Run& run : runs) most = std::max(most, std::min(rows, run.rows_max) * run.columns);
-    return most;
-  }
-
- private:
-  static void widen(std::vector<int64_t>& widest, const std::vector<int64_t>& columns) {
-    CHECK(std::ssize(columns) <= kPartAreasMax);
-    if (widest.size() < columns.size()) widest.resize(columns.size());
-    for (size_t i = 0; i < columns.size(); ++i) widest[i] = std::max(widest[i], columns[i]);
-  }
-};
-
-// Whether a layer's network reads what its mixer does.
-bool is_parallel(LayerForm form) {
-  return form == LayerForm::kParallel || form == LayerForm::kParallelShared;
-}
-
-// Whether the networks of some layers read rows that are held.
-bool has_held_rows(const DecoderSpec& spec) {
-  return std::ranges::any_of(spec.layers, [](const DecoderLayerSpec& layer) {
-    return layer.form != LayerForm::kSequential;
-  });
-}
-
-// Where the scratch memory of a pass over T rows lies in the workspace.
-struct DecoderScratch {
-  struct Angles {
-    TensorPart cos, sin;  // [T, rope_dim / 2]
-  };
-  TensorPart normed;                     // [T, D]
-  TensorPart branch;                     // [T, D]
-  TensorPart network_input;              // [T, D] where networks read held rows; else nothing
-  TensorPart carried;                    // [T, widest] from layer to layer, or nothing
-  std::vector<TensorPart> mixer;         // [T, widest] of each area
-  std::vector<TensorPart> feed_forward;  // [T, widest] of each area; or all that it shares
-  std::vector<Angles> angles;            // [rope tables]
-
-  static DecoderScratch place(ArenaPlaces& places, const DecoderSpec& spec, const Widths& widths,
-                              int64_t rows, DType dtype, const DeviceTraits& device) {
-    DecoderScratch scratch;
-    const Shape hidden{rows, spec.model.hidden_size};
-    scratch.normed = places.take_tensor(dtype, hidden);
-    const Shape held{has_held_rows(spec) ? rows : 0, spec.model.hidden_size};
-    scratch.network_input = places.take_tensor(dtype, held);
-    scratch.carried =
-        places.take_tensor(dtype, Shape{widths.carried > 0 ? rows : 0, widths.carried});
-    if (shares_scratch(device)) {
-      // One memory for both parts of a layer: the mixer's areas side by side, or the
-      // feed-forward's.
-      scratch.branch = scratch.normed;
-      const TensorPart shared = places.take_tensor(dtype, Shape{widths.shared_elements(rows)});
-      scratch.mixer = side_by_side(shared, rows, widths.mixer);
-      scratch.feed_forward = {shared};
-    } else {
-      scratch.branch = places.take_tensor(dtype, hidden);
-      for (const int64_t columns : widths.mixer) {
-        scratch.mixer.push_back(places.take_tensor(dtype, Shape{rows, columns}));
-      }
-      for (const int64_t columns : widths.feed_forward) {
-        scratch.feed_forward.push_back(places.take_tensor(dtype, Shape{rows, columns}));
-      }
-    }
-    for (const RopeTable& rope : spec.ropes) {
-      const Shape shape{rows, std::ssize(rope.inv_freq)};
-      const TensorPart cos = places.take_tensor(DType::kF32, shape);
-      scratch.angles.push_back({cos, places.take_tensor(DType::kF32, shape)});
-    }
-    return scratch;
-  }
-
- private:
-  static std::vector<TensorPart> side_by_side(const TensorPart& memory, int64_t rows,
-                                              const std::vector<int64_t>& columns) {
-    std::vector<TensorPart> areas;
-    int64_t first = memory.first;
-    for (const int64_t each : columns) {
-      areas.push_back({first, memory.dtype, Shape{rows, each}});
-      first += *tensor_bytes(memory.dtype, areas.back().shape);
-    }
-    return areas;
-  }
-};
-
-// The pieces that a pass over the layers takes of its workspace at most, those of its ops included.
-int64_t scratch_parts_max(const DecoderSpec& spec) {
-  return 6 + 2 * kPartAreasMax + 2 * std::ssize(spec.ropes);
-}
-
 // One run of layers over a batch. T = its tokens.
 class DecoderPass {
  public:
-  DecoderPass(OpContext& context, const DecoderSpec& spec, const Widths& widths,
+  DecoderPass(OpContext& context, const DecoderSpec& spec, const DecoderWidths& widths,
               std::span<const int64_t> state_offsets, const ForwardBatch& batch,
               const TensorView& hidden)
       : context_(context),
@@ -210,7 +69,7 @@ class DecoderPass {
     mix(index, layer, pages, nullptr, mixer_input);
     if (layer.form == LayerForm::kHolding) hold_network_input(layer, nullptr);
     if (layer.frame != nullptr) layer.frame->between(frame_run(layer));
-    feed_forward(layer);
+    feed_forward(index, layer);
     if (layer.frame != nullptr) layer.frame->after(frame_run(layer));
   }
 
@@ -222,17 +81,18 @@ class DecoderPass {
     const TensorView hidden = stream_.hidden();
     if (layer.frame != nullptr) layer.frame->before(frame_run(layer));
     if (is_parallel(layer.form)) hold_network_input(layer, &rows);
-    mix(index, layer, pages, batch_.kept);
-    if (rows.empty()) return;
+    mix(index, layer, pages, layer.mixer_convolution ? nullptr : batch_.kept);
+    if (rows.empty() && !layer.network_convolution) return;
     const bool mixer_has_kept_them = stream_.hidden().rows() < hidden.rows();
-    if (!mixer_has_kept_them) {
-      stream_.settle();
-      stream_.keep_rows(rows);
-    }
+    if (!mixer_has_kept_them && !layer.network_convolution) keep_rows(rows);
     if (layer.form == LayerForm::kShortcut) keep_held(rows, hidden);
     if (carried) carried->keep(context_, rows, memory_.carried);
     if (layer.frame != nullptr) layer.frame->between(frame_run(layer));
-    feed_forward(layer);
+    feed_forward(index, layer);
+    if (layer.network_convolution) {  // whose state is of all rows
+      if (rows.empty()) return;
+      keep_rows(rows);
+    }
     if (layer.frame != nullptr) layer.frame->after(frame_run(layer));
     stream_.settle();
     if (carried) end_carried(*carried);
@@ -252,7 +112,7 @@ class DecoderPass {
     std::vector<TensorView> feed_forward;  // [T, widest] of each area; or all that it shares
     std::vector<RopeAngles> angles;        // [rope tables]
 
-    static Memory take(OpContext& context, const DecoderSpec& spec, const Widths& widths,
+    static Memory take(OpContext& context, const DecoderSpec& spec, const DecoderWidths& widths,
                        const TensorView& hidden) {
       ArenaPlaces places;
       const DecoderScratch scratch = DecoderScratch::place(places, spec, widths, hidden.rows(),
@@ -284,6 +144,16 @@ class DecoderPass {
 
   const ForwardBatch::Group& group_of(int32_t layer) const {
     return batch_.groups[static_cast<size_t>(batch_.layer_group[static_cast<size_t>(layer)])];
+  }
+
+  StateView states_of(int32_t layer) const {
+    return batch_.states.behind(state_offsets_[static_cast<size_t>(layer)]);
+  }
+
+  // From here on these rows alone.
+  void keep_rows(std::span<const int32_t> rows) {
+    stream_.settle();
+    stream_.keep_rows(rows);
   }
 
   // Up to date, for what works on rows themselves.
@@ -324,6 +194,7 @@ class DecoderPass {
         input.data == nullptr
             ? ResidualBranch(stream_, layer.mixer_norm, layer.mixer_post_norm, layer.mixer_scale)
             : ResidualBranch(stream_, input, layer.mixer_post_norm, layer.mixer_scale);
+    if (layer.mixer_convolution) branch.keep_apart();
     layer.mixer->run(
         {.branch = branch,
          .scratch = scratch_of(memory_.mixer),
@@ -331,11 +202,15 @@ class DecoderPass {
          .kv = pages.kv,
          .group = group_of(layer.mixer->keys_of() < 0 ? index : layer.mixer->keys_of()),
          .kept = kept,
-         .states = batch_.states.behind(state_offsets_[static_cast<size_t>(index)]),
+         .states = states_of(index),
          .carried = behind_frames(),
          .frames = carried_rows(),
          .positions = batch_.positions,
          .beside = beside(layer, pages)});
+    if (layer.mixer_convolution) {
+      layer.mixer_convolution->run(
+          context_, states_of(index).behind(layer.mixer_convolution_state()), branch.ended_rows());
+    }
     if (kept == nullptr || !kept->rows.empty()) branch.finish();
   }
 
@@ -378,9 +253,10 @@ class DecoderPass {
   }
 
   // Runs of equal size: one row at the end would cost as much as many.
-  void feed_forward(const DecoderLayer& layer) {
+  void feed_forward(int32_t index, const DecoderLayer& layer) {
     if (!layer.has_network) return;
     ResidualBranch branch = network_branch(layer);
+    if (layer.network_convolution) branch.keep_apart();
     const int64_t rows = branch.rows();
     const int64_t rows_max = std::max<int64_t>(
         feed_forward_rows(rows, *layer.feed_forward, context_.device.traits()), 1);
@@ -393,6 +269,11 @@ class DecoderPass {
       if (frame_columns_ > 0) fed.carried = carried_rows().row_range(first, count);
       layer.feed_forward->run(fed);
       first += count;
+    }
+    if (layer.network_convolution) {
+      layer.network_convolution->run(context_,
+                                     states_of(index).behind(layer.network_convolution_state()),
+                                     branch.ended_rows());
     }
     branch.finish();
   }
@@ -431,7 +312,7 @@ class Decoder final : public Model {
             spec_of_range(headrace::model_spec(spec_.model, weights.layers), options.layers)),
         state_offsets_(state_offsets(model_spec_)),
         weights_(std::move(weights)),
-        widths_(Widths::of(weights_, device)),
+        widths_(DecoderWidths::of(weights_, device)),
         device_(device),
         activation_dtype_(activation_dtype),
         adapter_sizes_{options.adapter_slots, options.adapter_rank_max},
@@ -519,11 +400,13 @@ class Decoder final : public Model {
     if (weights_.output_norm.kind != NormKind::kNone) {
       normalise(context, weights_.output_norm, rows, {}, spec_.residual_scale, rows);
     }
-    const TensorView own = own_logits(context, logits);
+    const TensorView known = column_range(logits, 0, known_logits());
+    const TensorView own = own_logits(context, known);
     linear(context,
            {.x = rows, .weight = &weights_.output, .bias = output_bias(context), .y = own});
     if (spec_.logit_soft_cap > 0) soft_cap(context, {.x = own, .cap = spec_.logit_soft_cap});
-    if (own.columns() < logits.columns()) join_logits(context, logits);
+    if (own.columns() < known.columns()) join_logits(context, known);
+    if (known.columns() < logits.columns()) forbid_others(context, logits);
   }
 
  private:
@@ -584,6 +467,14 @@ class Decoder final : public Model {
     return bias + weights_.vocabulary.first(context.mesh.tensor->rank());
   }
 
+  // Of tokens that the output matrix has rows of, those that are computed.
+  int32_t known_logits() const { return std::min(spec_.outputs(), model_spec_.logit_count()); }
+  void forbid_others(OpContext& context, const TensorView& logits) const {
+    const int64_t known = known_logits();
+    spread_logits(context, {.logits = column_range(logits, 0, 0),
+                            .all = column_range(logits, known, logits.columns() - known)});
+  }
+
   // The columns that this rank computes.
   TensorView own_logits(const OpContext& context, const TensorView& logits) const {
     if (weights_.vocabulary.ranks() == 1) return logits;
@@ -603,7 +494,7 @@ class Decoder final : public Model {
   const ModelSpec model_spec_;
   const std::vector<int64_t> state_offsets_;  // [layers + 1]
   DecoderWeights weights_;
-  const Widths widths_;
+  const DecoderWidths widths_;
   const DeviceTraits device_;
   const DType activation_dtype_;
   const LoraSlots::Sizes adapter_sizes_;
@@ -684,9 +575,11 @@ Result<std::unique_ptr<Model>> load_decoder(DecoderSpec spec, const WeightSource
   const DType activations = activation_dtype(device.kind(), options.compute);
   HR_RETURN_IF_ERROR(check_device_limits(spec, device.traits(), activations));
   CHECK(options.output_rows >= 0 && !(options.output_rows > 0 && options.shard.is_split()));
-  const int32_t outputs = spec.output_vocab > 0 ? spec.output_vocab : spec.model.vocab_size;
-  if (options.output_rows < outputs) spec.model.output_rows = options.output_rows;
-  if (spec.output_vocab > 0 && spec.model.output_rows == 0) spec.model.output_rows = outputs;
+  if (options.output_rows < spec.outputs()) spec.model.output_rows = options.output_rows;
+  const bool of_draft_head = spec.features.use != FeatureUse::kNone;
+  if (of_draft_head && spec.output_vocab > 0 && spec.model.output_rows == 0) {
+    spec.model.output_rows = spec.output_vocab;
+  }
   HR_ASSIGN_OR_RETURN(DecoderWeights weights, load_decoder_weights(spec, source, device, options));
   return std::unique_ptr<Model>(std::make_unique<Decoder>(std::move(spec), std::move(weights),
                                                           device.traits(), activations, options));

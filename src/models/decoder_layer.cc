@@ -5,9 +5,13 @@ namespace headrace {
 Status DecoderLayer::load(LayerTensors& tensors, int64_t hidden) {
   HR_RETURN_IF_ERROR(tensors.read_norm(mixer_norm_name, hidden, mixer_norm));
   HR_RETURN_IF_ERROR(mixer->load(tensors));
+  if (mixer_convolution) HR_RETURN_IF_ERROR(mixer_convolution->load(tensors, "attn_conv"));
   HR_RETURN_IF_ERROR(tensors.read_norm("post_attention_norm", hidden, mixer_post_norm));
   HR_RETURN_IF_ERROR(tensors.read_norm(ffn_norm_name, hidden, ffn_norm));
   HR_RETURN_IF_ERROR(feed_forward->load(tensors));
+  if (network_convolution) {
+    HR_RETURN_IF_ERROR(network_convolution->load(tensors, "ffn_conv", "ffn_scale"));
+  }
   HR_RETURN_IF_ERROR(tensors.read_norm("post_ffw_norm", hidden, ffn_post_norm));
   return frame == nullptr ? ok_status() : frame->load(tensors);
 }
@@ -31,6 +35,10 @@ DecoderLayer make_layer(const DecoderSpec& spec, int32_t index) {
                        .scale = scale,
                        .gate = {.rank = gate_rank, .down = {}, .up = {}}};
   };
+  const auto convolution = [&]() -> std::optional<BranchConvolution> {
+    if (layer.branch_taps == 0) return std::nullopt;
+    return BranchConvolution(hidden, layer.branch_taps);
+  };
   return {.mixer_norm =
               norm(has_mixer && !layer.mixer_reads_x, layer.pre_norm, 1.0f, layer.mixer_gate_rank),
           .mixer = make_any_part(layer.mixer, hidden),
@@ -40,6 +48,8 @@ DecoderLayer make_layer(const DecoderSpec& spec, int32_t index) {
           .feed_forward = make_any_part(layer.feed_forward, hidden),
           .ffn_post_norm = norm(has_network, layer.post_norm),
           .frame = std::visit([&](const auto& of) { return make_frame(of, hidden); }, layer.frame),
+          .mixer_convolution = convolution(),
+          .network_convolution = convolution(),
           .mixer_norm_name = layer.mixer_norm_name,
           .ffn_norm_name = layer.ffn_norm_name,
           .form = layer.form,

@@ -3,9 +3,11 @@
 #pragma once
 
 #include <memory>
+#include <optional>
 #include <span>
 
 #include "models/decoder_spec.h"
+#include "models/parts/branch_convolution.h"
 
 namespace headrace {
 
@@ -17,6 +19,8 @@ struct DecoderLayer {
   std::unique_ptr<FeedForward> feed_forward;
   NormWeights ffn_post_norm;
   std::unique_ptr<LayerFrame> frame;  // null: none
+  // Of what the parts make, before the norms behind them.
+  std::optional<BranchConvolution> mixer_convolution, network_convolution;
   const char* mixer_norm_name;
   const char* ffn_norm_name;
   LayerForm form;
@@ -27,6 +31,16 @@ struct DecoderLayer {
   const NormWeights& network_norm() const {
     return form == LayerForm::kParallelShared ? mixer_norm : ffn_norm;
   }
+  // What it keeps of a sequence: the mixer's, then those of the convolutions from these bytes on.
+  int64_t mixer_convolution_state() const { return aligned_state_bytes(mixer->state_bytes()); }
+  int64_t network_convolution_state() const {
+    return mixer_convolution_state() + aligned_state_bytes(mixer_convolution->state_bytes());
+  }
+  int64_t state_bytes() const {
+    if (!mixer_convolution) return mixer->state_bytes();
+    return network_convolution_state() + network_convolution->state_bytes();
+  }
+
   // Before load(): from here on the parts are those of one rank. Errors name what cannot be split.
   Status split(const ShardSpec& shard);
   // Asks for every tensor of the layer, in the order of the file formats' own writers.

@@ -136,7 +136,8 @@ DecoderSpec uniform_decoder(const ModelConfig& config) {
                    .logit_soft_cap = config.logit_soft_cap,
                    .tied_embeddings = config.tied_embeddings,
                    .output_bias = config.head.bias,
-                   .head = config.head};
+                   .head = config.head,
+                   .output_vocab = config.head.tokens};
   for_each_layer(spec, [&](DecoderLayerSpec& each, int32_t i) {
     const bool slides =
         config.sliding_layers.empty() || config.sliding_layers[static_cast<size_t>(i)];
@@ -163,7 +164,7 @@ ModelSpec model_spec(ModelSpec model, std::span<const DecoderLayer> layers) {
   for (const DecoderLayer& layer : layers) {
     model.query_heads = std::max(model.query_heads, layer.mixer->query_heads());
     model.kv.push_back(layer.mixer->kept());
-    model.state_bytes.push_back(layer.mixer->state_bytes());
+    model.state_bytes.push_back(layer.state_bytes());
     model.keys_of.push_back(layer.mixer->keys_of());
   }
   if (std::ranges::all_of(model.keys_of, [](int32_t of) { return of < 0; })) model.keys_of.clear();
@@ -186,6 +187,9 @@ std::vector<TensorSpec> decoder_tensors(const DecoderSpec& spec) {
     tensors.push_back(
         {"position_embd.weight", Shape{spec.positions.first + spec.positions.count, hidden}});
   }
+  if (spec.embedding_norm == NormKind::kRms) {
+    tensors.push_back({"token_embd_norm.weight", Shape{hidden}});
+  }
   if (spec.embedding_norm == NormKind::kLayer) {
     tensors.push_back({"token_embd_norm.weight", Shape{hidden}});
     tensors.push_back({"token_embd_norm.bias", Shape{hidden}});
@@ -204,9 +208,9 @@ std::vector<TensorSpec> decoder_tensors(const DecoderSpec& spec) {
   if (spec.head.classes > 0) {
     tensors.push_back({"cls.output.weight", Shape{spec.head.classes, hidden}});
   }
-  const int64_t outputs = spec.output_vocab > 0 ? spec.output_vocab : vocab;
-  if (!spec.tied_embeddings) tensors.push_back({"output.weight", Shape{outputs, hidden}});
-  if (spec.output_bias) tensors.push_back({"output.bias", Shape{vocab}});
+  if (!spec.tied_embeddings)
+    tensors.push_back({"output.weight", Shape{spec.outputs_in_file(), hidden}});
+  if (spec.output_bias) tensors.push_back({"output.bias", Shape{spec.outputs()}});
   const FeatureSpec& features = spec.features;
   if (features.use != FeatureUse::kNone) {
     tensors.push_back({"fc.weight", Shape{hidden, features.fc_columns}});

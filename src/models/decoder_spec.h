@@ -53,6 +53,9 @@ struct DecoderLayerSpec {
   float network_input_scale = 1.0f;
   float network_scale = 1.0f;
   float mixer_scale = 1.0f;
+  // > 0: what each part makes of a row is convolved over the rows of its sequence before it is
+  // added to x (parts/branch_convolution.h), with so many taps (Inkling).
+  int32_t branch_taps = 0;
   FrameSpec frame;  // what it does to x around both
   // Whose tensors it has, of the layers of a file; -1: those of its own place. (A layer of RWKV is
   // two here, of which each mixes the rows of a sequence.)
@@ -94,7 +97,7 @@ struct DecoderSpec {
   ModelSpec model;
   std::vector<RopeTable> ropes;
   std::vector<DecoderLayerSpec> layers;       // [model.layer_count]
-  NormKind embedding_norm = NormKind::kNone;  // of embeddings: kLayer or kRmsBare, or none
+  NormKind embedding_norm = NormKind::kNone;  // of embeddings: kLayer, kRms or kRmsBare, or none
   NormKind output_norm = NormKind::kRms;
   std::string output_norm_name = "output_norm";  // of its tensors
   float norm_eps = 0.0f;
@@ -109,7 +112,13 @@ struct DecoderSpec {
   CarriedSpec carried;              // what frames read beside x
   bool carries_embeddings = false;  // mixers find them in what is carried (Zamba 2)
   FeatureSpec features;
-  int32_t output_vocab = 0;  // rows of the output matrix, of a vocabulary of its own; 0: vocab_size
+  // Rows of the output matrix: of a vocabulary of its own (a draft head), or of the first tokens,
+  // where others cannot come; 0: vocab_size.
+  int32_t output_vocab = 0;
+
+  // Rows of a file's output matrix, of which the first are taken.
+  int32_t outputs_in_file() const { return head.padded ? model.vocab_size : outputs(); }
+  int32_t outputs() const { return output_vocab > 0 ? output_vocab : model.vocab_size; }
 };
 
 // What every decoder takes from the configuration as it is, the layers alike, of attention and a

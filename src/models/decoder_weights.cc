@@ -110,11 +110,11 @@ class DecoderLoader {
     HR_RETURN_IF_ERROR(load_output_norm());
     const char* output = spec_.tied_embeddings ? kTable : "output.weight";
     if (options_.shard.is_split()) {
-      weights_.vocabulary = Shares(spec_.model.vocab_size, ranks_of_head(), kLinearGroupRows);
+      weights_.vocabulary = Shares(spec_.outputs(), ranks_of_head(), kLinearGroupRows);
     }
     if (spec_.head.matrix && options_.with_head) {
       if (spec_.output_bias) {
-        HR_ASSIGN_OR_RETURN(weights_.output_bias, vector("output.bias", spec_.model.vocab_size));
+        HR_ASSIGN_OR_RETURN(weights_.output_bias, vector("output.bias", spec_.outputs()));
       }
       HR_ASSIGN_OR_RETURN(weights_.output, head(output));
     }
@@ -215,10 +215,7 @@ class DecoderLoader {
   }
   Shape table_shape() const { return {spec_.model.vocab_size, spec_.model.hidden_size}; }
 
-  Shape output_shape() const {
-    return {spec_.output_vocab > 0 ? spec_.output_vocab : spec_.model.vocab_size,
-            spec_.model.hidden_size};
-  }
+  Shape output_shape() const { return {spec_.outputs_in_file(), spec_.model.hidden_size}; }
 
   // On every device in f32: a few megabytes, of which a step reads one row a token.
   Status load_positions() {
@@ -304,8 +301,9 @@ class DecoderLoader {
       HR_ASSIGN_OR_RETURN(norm.weight, constant(hidden, 1.0f));
       return ok_status();
     }
-    CHECK(norm.kind == NormKind::kLayer);
     HR_ASSIGN_OR_RETURN(norm.weight, vector("token_embd_norm.weight", hidden));
+    if (norm.kind == NormKind::kRms) return ok_status();
+    CHECK(norm.kind == NormKind::kLayer);
     HR_ASSIGN_OR_RETURN(norm.bias, vector("token_embd_norm.bias", hidden));
     return ok_status();
   }
@@ -392,6 +390,7 @@ class DecoderLoader {
       rows.first_row = weights_.vocabulary.first(options_.shard.rank);
       rows.rows = weights_.vocabulary.count(options_.shard.rank);
     }
+    if (spec_.head.padded && ranks_of_head() == 1) rows.rows = spec_.outputs();
     if (spec_.model.output_rows > 0) rows.rows = spec_.model.output_rows;
     return matrix({rows});
   }

@@ -28,7 +28,7 @@ struct DecoderWeights {
   DeviceVector positions;         // [P, D], where they are learned
   std::vector<RopeWeights> ropes;
   std::vector<DecoderLayer> layers;
-  NormWeights embedding_norm;  // [D], of a LayerNorm, or kNone
+  NormWeights embedding_norm;  // [D], or kNone
   NormWeights output_norm;     // [D], logit_scale included
   LinearWeight output;         // [V, D]; of a rank, its rows; empty where it was left out
   DeviceVector output_bias;    // [V] or empty

@@ -23,6 +23,10 @@ Status check_device_limits(const DecoderSpec& spec, const DeviceTraits& device, 
     const DecoderLayer layer = make_layer(spec, i);
     HR_RETURN_IF_ERROR(layer.mixer->check_device(device, activations));
     HR_RETURN_IF_ERROR(layer.feed_forward->check_device(device, activations));
+    if (layer.network_convolution) {
+      return unsupported(
+          "convolutions of what layers make have no kernels on a GPU yet: use --device cpu");
+    }
   }
   const auto vocabulary_fits = [&](int64_t size) { return sampling_fits(device, size); };
   if (vocabulary_fits(spec.model.vocab_size)) return ok_status();

@@ -124,7 +124,7 @@ void ResidualBranch::keep_rows(std::span<const int32_t> rows) {
 }
 
 void ResidualBranch::end_with(const LinearLayer& layer, const ConstTensorView& x) {
-  if (runs_unfused(context()) || post_norm_.kind != NormKind::kNone || adapts(layer)) {
+  if (runs_unfused(context()) || ends_apart() || adapts(layer)) {
     const TensorView y = end_with_rows();
     multiply(context(), layer, x, y);
     if (adapts(layer)) add_adapters(layer, x, y);
@@ -147,7 +147,7 @@ ResidualLinearArgs ResidualBranch::ending_product(const LinearLayer& layer,
 ActivatedLinearArgs ResidualBranch::gated_end(const LinearLayer& layer,
                                               const GatedActivationArgs& gates) const {
   const ResidualLinearArgs product = ending_product(layer, gates.out);
-  if (post_norm_.kind == NormKind::kNone) {
+  if (!ends_apart()) {
     return {.gates = gates, .linear = residual_product(context().device.traits(), product)};
   }
   return {

@@ -104,6 +104,10 @@ class ResidualBranch {
   void end_with(const LinearLayer& layer, const GatedActivationArgs& gates);
   // The branch is what the caller now writes to these rows [rows, D].
   TensorView end_with_rows();
+  // Before it ends: it stays apart from x, where the caller works on ended_rows() behind its end.
+  void keep_apart() { stays_apart_ = true; }
+  // The whole branch, once it has ended.
+  TensorView ended_rows() const { return stream_.rows_.branch; }
   // After its end, once for all ranges: post_norm.
   void finish();
 
@@ -113,7 +117,9 @@ class ResidualBranch {
   }
   TensorView in_range(const TensorView& rows) const { return rows.row_range(first_, count_); }
   ResidualLinearArgs ending_product(const LinearLayer& layer, const ConstTensorView& x) const;
-  // Into the branch where a norm comes before the sum.
+  // Whether something is done to it before the sum.
+  bool ends_apart() const { return post_norm_.kind != NormKind::kNone || stays_apart_; }
+  // Into the branch where it ends apart.
   ActivatedLinearArgs gated_end(const LinearLayer& layer, const GatedActivationArgs& gates) const;
   // Whether the next norm, or settle(), is to add the branch.
   void wait_for_next(bool waits) {
@@ -129,6 +135,7 @@ class ResidualBranch {
   const NormWeights& post_norm_;
   const float scale_;
   bool adds_residual_;
+  bool stays_apart_ = false;
   const float residual_scale_;  // of the branch that it adds
   int64_t first_ = 0;
   int64_t count_;

@@ -155,6 +155,31 @@ TEST_P(ResidualStreams, ABranchMayEndWithRowsOfItsOwn) {
   }
 }
 
+// One that stays apart is added as it is left, whatever a device would have added on its way.
+TEST_P(ResidualStreams, ABranchMayStayApartUntilItHasEnded) {
+  const LinearLayer layer = square("layer");
+  const NormWeights pre = norm(NormKind::kRms, "pre"), none;
+  TestMatrix x = some_rows();
+  Rows expected = rows_of(x);
+  for (Row& row : expected) {
+    const Row once = added(row, "pre", nullptr, "layer");
+    for (size_t i = 0; i < row.size(); ++i) row[i] += 3 * (once[i] - row[i]);
+  }
+  ResidualStream stream = pass_.stream(x, kScale);
+  ResidualBranch branch(stream, pre, none);
+  branch.keep_apart();
+  TestMatrix y(kRows, kHidden, 0);
+  branch.multiply_input(layer, y.view());
+  branch.end_with(identity_, y.view());
+  const TensorView rows = branch.ended_rows();
+  for (int64_t t = 0; t < kRows; ++t) {
+    for (int64_t i = 0; i < kHidden; ++i) f32_row(rows, t)[i] *= 3.0f;
+  }
+  branch.finish();
+  stream.settle();
+  EXPECT_TRUE(rows_close(x, expected));
+}
+
 TEST_P(ResidualStreams, KeptRowsGoOnAlone) {
   const LinearLayer layer = square("layer");
   const NormWeights pre = norm(NormKind::kRms, "pre"), none;

@@ -99,7 +99,8 @@ constexpr bool has_no_gguf(std::string_view architecture) {
          architecture == "axk2" || architecture == "hy_v4" || architecture == "longcat-flash" ||
          architecture == "zamba2" || architecture == "lfm3" || architecture == "flint" ||
          architecture == "kolibri1" || architecture == "sarvam-moe" ||
-         architecture == "minimax-m3" || architecture == "deepseek4" || architecture == "qwen4exp";
+         architecture == "minimax-m3" || architecture == "deepseek4" ||
+         architecture == "qwen4exp" || architecture == "inkling";
 }
 
 void gpt2_defaults(ModelConfig& config);

@@ -184,8 +184,9 @@ constexpr struct {
 } kTextHalves[] = {{"language_model.", ""}, {"model.language_model.", "model."}};
 // What other halves' names begin with.
 constexpr std::string_view kOtherHalves[] = {
-    "visual.",       "vision_tower.",    "vision_model.",        "multi_modal_projector.",
-    "mm_projector.", "vision_embedder.", "vit_large_projector.", "patch_merge_mlp."};
+    "visual.",           "vision_tower.",    "vision_model.",        "multi_modal_projector.",
+    "mm_projector.",     "vision_embedder.", "vit_large_projector.", "patch_merge_mlp.",
+    "vision_tokenizer.", "audio_tokenizer."};
 
 }  // namespace
 

@@ -6,6 +6,7 @@
 #include <fmt/format.h>
 
 #include "weights/dbrx_family.h"
+#include "weights/inkling_family.h"
 #include "weights/json_members.h"
 #include "weights/latent_families.h"
 #include "weights/window_families.h"
@@ -136,6 +137,13 @@ void apertus_defaults(ModelConfig& config) {
                          .original_context = 8192,
                          .low_freq_factor = 1,
                          .high_freq_factor = 4};
+}
+void apertus15_defaults(ModelConfig& config) {
+  apertus_defaults(config);
+  config.vocab = 266752;
+  config.hidden = 4096;
+  config.ffn = 14336;
+  config.layers = config.heads = 32;
 }
 void hunyuan_defaults(ModelConfig& config) { set_kin_defaults(config, 1e4, 2048, 1e-5f); }
 void hunyuan_moe_defaults(ModelConfig& config) {
@@ -279,6 +287,7 @@ Status read_kin(const Json& json, const ConfigSource& source, ModelConfig& confi
     config.attention_out_bias = config.ffn_bias = biases;
   }
   HR_RETURN_IF_ERROR(read_longcat(json, source, config));
+  HR_RETURN_IF_ERROR(read_inkling(json, source, config));
   HR_RETURN_IF_ERROR(read_windowed(json, source, config));
   HR_RETURN_IF_ERROR(read_dbrx(json, source, config));
   if (config.architecture == "cohere2moe") return read_cohere2_moe(json, source, config);

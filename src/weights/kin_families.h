@@ -161,8 +161,15 @@ inline constexpr std::array kMiniCpm3Fields{
     ConfigField{&ModelConfig::residual_scale, "", "scale_depth", 1e-9, 1e6, Presence::kNullable},
     ConfigField{&ModelConfig::logit_divisor, "", "dim_model_base", 1, 1e9, Presence::kNullable}};
 
+// Apertus 1.5, whose embedding has rows of images and sound, too.
+inline constexpr std::array kApertus15Fields{
+    kin_fields::kEps, ConfigField{&OutputHead::tokens, "", "output_vocab_size", 1,
+                                  kModelLimits.vocab_max, Presence::kNullable}};
+
 using OneClass = std::array<std::string_view, 1>;
 inline constexpr OneClass kApertusClasses{"ApertusForCausalLM"};
+inline constexpr std::array<std::string_view, 2> kApertus15Classes{
+    "Apertus1p5TextForCausalLM", "Apertus1p5ForConditionalGeneration"};
 inline constexpr OneClass kXielu{"xielu"};
 inline constexpr OneClass kHunyuanClasses{"HunYuanDenseV1ForCausalLM"};
 inline constexpr OneClass kHunyuanMoeClasses{"HunYuanMoEV1ForCausalLM"};
@@ -187,6 +194,7 @@ inline constexpr OneClass kOlmoHybridClasses{"OlmoHybridForCausalLM"};
 inline constexpr OneClass kMiniCpm3Classes{"MiniCPM3ForCausalLM"};
 
 void apertus_defaults(ModelConfig& config);
+void apertus15_defaults(ModelConfig& config);
 void hunyuan_defaults(ModelConfig& config);
 void hunyuan_moe_defaults(ModelConfig& config);
 void hyperclova_defaults(ModelConfig& config);

@@ -241,6 +241,25 @@ TEST(KinFamilies, EmbeddingsAreTiedOutsideOfATextHalf) {
   }
 }
 
+TEST(KinFamilies, ApertusMayHaveFewerOutputsThanTokens) {
+  const auto config = config_of("Apertus1p5TextForCausalLM", R"(, "output_vocab_size": 80)");
+  ASSERT_TRUE(config.ok()) << config.status().message();
+  EXPECT_EQ(config->architecture, "apertus");
+  EXPECT_EQ(config->head.tokens, 80);
+  EXPECT_EQ(config->rope_scaling.kind, RopeScaling::Kind::kLlama3);
+  EXPECT_EQ(config_of("Apertus1p5TextForCausalLM", R"(, "output_vocab_size": null)")->head.tokens,
+            0);
+  const auto wrapped =
+      config_of_text("Apertus1p5ForConditionalGeneration", "", R"(, "output_vocab_size": 71)");
+  ASSERT_TRUE(wrapped.ok()) << wrapped.status().message();
+  EXPECT_EQ(wrapped->head.tokens, 71);
+  EXPECT_EQ(error_of("Apertus1p5TextForCausalLM", R"(, "output_vocab_size": 97)"),
+            "config.json: output_vocab_size: 97 of 96 tokens");
+  EXPECT_EQ(error_of("Apertus1p5TextForCausalLM",
+                     R"(, "output_vocab_size": 80, "tie_word_embeddings": true)"),
+            "config.json: output_vocab_size: is not supported beside tie_word_embeddings");
+}
+
 TEST(KinFamilies, SarvamHasOtherNamesForGlmsNumbers) {
   const auto config = config_of("SarvamMoEForCausalLM", R"(, "num_experts": 8,
       "num_shared_experts": 2, "use_qkv_bias": true, "use_qk_norm": false, "n_group": null)");

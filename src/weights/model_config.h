@@ -97,6 +97,7 @@ enum class LayerMixer : uint8_t {
   kMamba2Beside,  // attention and Mamba-2 side by side (Falcon-H1)
   kRgLru,         // a gated recurrence (RecurrentGemma)
   kRwkv7,         // with a network that shifts tokens, too
+  kConvolved,     // attention whose keys, values and branches are convolved (Inkling)
   kNone,          // the layer is a network alone (Nemotron-H)
 };
 
@@ -279,9 +280,17 @@ struct DeltaRuleConfig {
   bool sigmoid_gates = false;  // of what is read, in place of SiLU's (Qwen 4)
 };
 
+// Of Inkling: what scores gain by how far their keys are away, of profiles of distances.
+struct ProfileConfig {
+  int32_t count = 0;
+  int32_t extent = 0;  // of layers that see all; of the others it is the window
+};
+
 // Of heads that are not all alike: values of another size than keys, and layers that slide beside
 // others (MiMo V2, Laguna).
 struct HeadSizes {
+  int32_t sliding_heads = 0;     // query heads of layers that slide; 0: as of the others
+  int32_t sliding_head_dim = 0;  // likewise
   int32_t value_dim = 0;         // 0: as keys
   float value_scale = 1;         // what values are multiplied by
   int32_t sliding_kv_heads = 0;  // of layers that slide; 0: as of the others
@@ -289,14 +298,16 @@ struct HeadSizes {
   std::vector<int32_t> queries;  // [layers] query heads; empty: all as ModelConfig::heads
   bool gates_of_heads = false;   // one a head, not one a component
   float qkv_clamp = 0;           // of queries, keys and values (DBRX); 0: none
+  ProfileConfig profiles;
 };
 
 // By how much the queries of later positions are multiplied: 1 + scale * ln(1 + floor((position +
-// offset) / step)).
+// offset) / step)), or, `smooth`, 1 + scale * ln(max(1, (position + offset) / step)).
 struct TemperatureConfig {
   float scale = 0;  // 0: not
   int32_t step = 0;
   int32_t offset = 0;
+  bool smooth = false;
 };
 
 struct MixerConfig {
@@ -342,6 +353,8 @@ struct MixerConfig {
 struct OutputHead {
   bool matrix = true;   // of the vocabulary; false: of a class that has none and generates no text
   bool bias = false;    // of that matrix
+  int32_t tokens = 0;   // that it has rows of, the first ones; others cannot come; 0: all
+  bool padded = false;  // a file's matrix has rows of all, whatever `tokens` says
   int32_t classes = 0;  // rows of a classifier's cls.output.weight; 0: there is none
 
   bool generates() const { return matrix && classes == 0; }
@@ -408,7 +421,8 @@ struct ModelConfig {
 
 // Whether a layer keeps keys and values of tokens.
 constexpr bool attends(LayerMixer mixer) {
-  return mixer == LayerMixer::kAttention || mixer == LayerMixer::kMamba2Beside;
+  return mixer == LayerMixer::kAttention || mixer == LayerMixer::kMamba2Beside ||
+         mixer == LayerMixer::kConvolved;
 }
 // Whether layers keep states, beside keys and values or in their place.
 inline bool has_states(const ModelConfig& config) {

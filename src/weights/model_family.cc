@@ -9,6 +9,7 @@
 
 #include "weights/deepseek4_family.h"
 #include "weights/gpt_families.h"
+#include "weights/inkling_family.h"
 #include "weights/mamba_families.h"
 
 namespace headrace {
@@ -269,6 +270,18 @@ constexpr struct {
     {"Model", HfClassUse::kEmbed},
 };
 
+// Of an output matrix that has fewer rows than the embedding.
+Status check_outputs(const ConfigSource& source, const ModelConfig& config) {
+  const std::string name = source.name_of(&OutputHead::tokens);
+  if (config.head.tokens > config.vocab) {
+    return source.corrupt_field(name,
+                                fmt::format("{} of {} tokens", config.head.tokens, config.vocab));
+  }
+  const bool fewer = config.head.tokens > 0 && config.head.tokens < config.vocab;
+  if (!fewer || !config.head.matrix || !config.tied_embeddings) return ok_status();
+  return source.unsupported_field(name, "is not supported beside tie_word_embeddings");
+}
+
 }  // namespace
 
 HfClassUse hf_class_use(std::string_view hf_class) {
@@ -323,6 +336,7 @@ Json without_unread_keys(const ModelFamily& family, const Json& json) {
       {"Kolibri1ForCausalLM",
        {"use_sliding_window", "max_window_layers", "mlp_only_layers", "decoder_sparse_step",
         "moe_layer_interval", "moe_layer_end_index", "mlp_layer_types"}}};
+  if (family.architecture == "inkling") return inkling_spelling(json);
   const auto row = std::ranges::find(kUnread, family.hf_classes.front(), &Unread::hf_class);
   if (row == std::end(kUnread) || !json.is_object()) return json;
   Json read = Json::object();
@@ -385,6 +399,7 @@ bool is_missing(const ConfigField& field, const ModelConfig& config) {
 }
 
 Status finish_config(const ConfigSource& source, ModelConfig& config) {
+  HR_RETURN_IF_ERROR(check_outputs(source, config));
   HR_RETURN_IF_ERROR(finish_latent(source, config));
   HR_RETURN_IF_ERROR(finish_state_space(source, config));
   HR_RETURN_IF_ERROR(check_head_counts(source, config));

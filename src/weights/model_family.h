@@ -20,7 +20,7 @@ using ConfigMember =
                  float MixerConfig::*, int32_t LatentConfig::*, int32_t BlockIndexConfig::*,
                  int32_t StateSpaceConfig::*, int32_t RwkvConfig::*, int32_t GemmaConfig::*,
                  float GemmaConfig::*, float AddedScales::*, int32_t HeadSizes::*,
-                 float HeadSizes::*, float DeltaRuleConfig::*>;
+                 float HeadSizes::*, float DeltaRuleConfig::*, int32_t OutputHead::*>;
 
 // visit(value) with the number of `config` that `member` is.
 template <class Config, class Visit>
@@ -31,6 +31,8 @@ decltype(auto) visit_member(Config& config, ConfigMember member, const Visit& vi
           return visit(config.*of);
         } else if constexpr (requires { config.experts.*of; }) {
           return visit(config.experts.*of);
+        } else if constexpr (requires { config.head.*of; }) {
+          return visit(config.head.*of);
         } else if constexpr (requires { config.mixers.latent.*of; }) {
           return visit(config.mixers.latent.*of);
         } else if constexpr (requires { config.mixers.minimax.block_index.*of; }) {
@@ -78,7 +80,8 @@ struct ConfigField {
            std::holds_alternative<int32_t StateSpaceConfig::*>(member) ||
            std::holds_alternative<int32_t RwkvConfig::*>(member) ||
            std::holds_alternative<int32_t GemmaConfig::*>(member) ||
-           std::holds_alternative<int32_t HeadSizes::*>(member);
+           std::holds_alternative<int32_t HeadSizes::*>(member) ||
+           std::holds_alternative<int32_t OutputHead::*>(member);
   }
 };
 

@@ -9,6 +9,7 @@
 #include "weights/gemma_families.h"
 #include "weights/glm_families.h"
 #include "weights/gpt_families.h"
+#include "weights/inkling_family.h"
 #include "weights/kimi_linear_family.h"
 #include "weights/kin_families.h"
 #include "weights/latent_families.h"
@@ -638,6 +639,8 @@ constexpr auto kFamilies = std::to_array<ModelFamily>({
     {"recurrentgemma", kRecurrentGemmaClasses, kGeluTanh, !kInterleaved, kRecurrentGemmaFields,
      recurrent_gemma_defaults, false, LayerMixer::kRgLru},
     {"apertus", kApertusClasses, kXielu, !kInterleaved, kRmsFields, apertus_defaults},
+    {"apertus", kApertus15Classes, kXielu, !kInterleaved, kApertus15Fields, apertus15_defaults},
+    {"inkling", kInklingClasses, kSilu, !kInterleaved, kInklingFields, inkling_defaults},
     {"hunyuan-dense", kHunyuanClasses, kSilu, !kInterleaved, kRmsFields, hunyuan_defaults},
     {"hunyuan-moe", kHunyuanMoeClasses, kSilu, !kInterleaved, kHunyuanMoeFields,
      hunyuan_moe_defaults},

@@ -32,7 +32,7 @@ import make_tiny_models as tiny
 FAMILIES = {**tiny.FOLDERS, **tiny.LATER_FOLDERS, **tiny.EXPERT_FOLDERS, **tiny.ROUTER_FOLDERS, **tiny.STATE_FOLDERS,
             **tiny.LATER_STATE_FOLDERS, **tiny.LATENT_FOLDERS, **tiny.KIN_FOLDERS, **tiny.GPT_FOLDERS,
             **tiny.MAMBA_FOLDERS, **tiny.LAST_FOLDERS, **tiny.NEWEST_FOLDERS, **tiny.LLAMA4_FOLDERS, **tiny.SPARSE_FOLDERS, **tiny.KIMI_FOLDERS,
-             **tiny.MORE_FOLDERS, **tiny.LATEST_FOLDERS, **tiny.FURTHER_FOLDERS, **tiny.SEEING_FOLDERS, **tiny.BLOCK_FOLDERS, **tiny.SHARING_FOLDERS, **tiny.GATED_FOLDERS}
+             **tiny.MORE_FOLDERS, **tiny.LATEST_FOLDERS, **tiny.FURTHER_FOLDERS, **tiny.SEEING_FOLDERS, **tiny.BLOCK_FOLDERS, **tiny.SHARING_FOLDERS, **tiny.GATED_FOLDERS, **tiny.PRUNED_FOLDERS}
 DIFFERENCE_MAX = 1e-4  # of ln p, as the test has it
 # Whose sizes hang together in ways of their own.
 AS_THEY_ARE = {*tiny.STATE_FOLDERS, *tiny.LATER_STATE_FOLDERS, *tiny.LATENT_FOLDERS, *tiny.GPT_FOLDERS,
@@ -164,6 +164,17 @@ def drawn_sizes(name, options, rng):
                     compress_rates=dict(compressed_sparse_attention=rng.choice([2, 3, 4, 5]), heavily_compressed_attention=rng.choice([6, 16, 20, 32])),
                     hc_mult=rng.choice([2, 3, 4]), hc_sinkhorn_iters=rng.choice([1, 2, 5, 20]), swiglu_limit=rng.choice([0.7, 1.5]),
                     routed_scaling_factor=rng.choice([1.5, 2.5]), scoring_func=rng.choice(["sqrtsoftplus", "sigmoid"]))
+    if name.startswith("inkling"):
+        kv_heads, own = rng.choice([1, 2, 3]), rng.choice([1, 2, 3])
+        return dict(num_attention_heads=kv_heads * rng.choice([1, 2, 3]), num_key_value_heads=kv_heads, head_dim=rng.choice([8, 16, 24, 32]), swa_num_key_value_heads=own,
+                    swa_num_attention_heads=own * rng.choice([1, 2, 3]), swa_head_dim=rng.choice([8, 16, 24]), sliding_window_size=rng.choice([5, 9, 17, 33]),
+                    d_rel=rng.choice([1, 3, 5, 16]), rel_extent=rng.choice([7, 16, 33, 200]), hidden_size=rng.choice([32, 40, 56]), intermediate_size=rng.choice([16, 40, 72]),
+                    moe_intermediate_size=rng.choice([16, 24, 40]), conv_kernel_size=rng.choice([2, 3, 4, 6]), n_shared_experts=rng.choice([1, 2, 3]),
+                    n_routed_experts=rng.choice([5, 8]), num_experts_per_tok=rng.choice([2, 4]), log_scaling_n_floor=rng.choice([7, 32]), unpadded_vocab_size=rng.choice([None, 70]))
+    if name.startswith("apertus15"):
+        kv_heads = rng.choice([1, 2, 3])
+        return dict(num_attention_heads=kv_heads * rng.choice([1, 2, 3]), num_key_value_heads=kv_heads, head_dim=rng.choice([8, 16, 24]), hidden_size=rng.choice([32, 40, 56]),
+                    intermediate_size=rng.choice([16, 40, 72]), output_vocab_size=rng.choice([33, 64, 95]))
     if name == "dbrx":
         kv_heads = rng.choice([1, 2, 3])
         heads = kv_heads * rng.choice([1, 2, 3])
@@ -280,6 +291,10 @@ def neutral(name, value):
         return torch.ones_like(value)
     if "adapter_list" in name and name.endswith(".1.weight"):  # what a use of a block adds
         return torch.zeros_like(value)
+    if name.endswith(("sconv.conv1d.weight", "sconv.weight", "rel_logits_proj.proj")):
+        return torch.zeros_like(value)
+    if name.endswith("global_scale"):
+        return torch.full_like(value, 0.5)
     if name.endswith("ape"):
         return torch.zeros_like(value)
     if name.endswith("tid2eid"):
@@ -299,7 +314,7 @@ def neutral(name, value):
 KNOCKED_KEYS = {
     "indexer_budget": 40320, "seed": 7, "output_gate_type": "silu", "ple_layer_ids": [],
     "swiglu_limits": None, "swiglu_limits_shared": None, "moe_router_scaling_factor": 1.0, "partial_rotary_factors": None,
-    "scoring_func": "sigmoid", "hc_sinkhorn_iters": 50, "compress_rope_theta": 500.0,
+    "log_scaling_alpha": 0.0, "logits_mup_width_multiplier": 1.0, "sliding_window_size": 4096, "scoring_func": "sigmoid", "hc_sinkhorn_iters": 50, "compress_rope_theta": 500.0,
     "use_mem_rope": None, "use_attention_gate": None, "use_sandwich_norm": None, "moe_topk": 1,
     "hc_magnitude": 1.0, "hc_eps": 0.5, "clip_qkv": None, "moe_top_k": 1, "moe_normalize_expert_weights": None, "attention_value_scale": 1.0, "moe_routed_scaling_factor": 1.0, "num_expert_group": 1, "kda_lower_bound": -1.0, "kda_safe_gate": None,
     "window_size": 4096, "rotary_dim": 6, "mup_enabled": None, "route_scale": 1.0, "router_scaling_factor": 1.0, "scale_emb": 1.0, "scale_depth": 3.0,

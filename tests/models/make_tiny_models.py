@@ -610,6 +610,20 @@ GATED_FOLDERS = {
                                   "indexer_compress_ratio": 16, "norm_topk_prob": False, "eos_token_id": [43, 2],
                                   **of_three_positions([2, 1, 1], mrope_interleaved=True, partial_rotary_factor=0.5)}, "bfloat16"),
 }
+# Profiles that end within the text and behind the window; a base of the factor of queries that texts reach.
+INKLING = dict(num_hidden_layers=4, layer_types=["hybrid_sliding", "hybrid", "hybrid_sliding", "hybrid"], mlp_layer_types=["dense", "sparse", "sparse", "sparse"],
+               head_dim=16, swa_head_dim=16, swa_num_attention_heads=4, swa_num_key_value_heads=4, sliding_window_size=WINDOW, d_rel=4, rel_extent=21,
+               log_scaling_n_floor=16, log_scaling_alpha=0.4, moe_intermediate_size=24, n_routed_experts=8, num_experts_per_tok=3, n_shared_experts=2,
+               route_scale=2.5, logits_mup_width_multiplier=0.5, unpadded_vocab_size=90)
+# Whose outputs are fewer than their tokens.
+PRUNED_FOLDERS = {
+    "inkling": ("Inkling", INKLING, "bfloat16"),
+    "inkling-hub": ("Inkling", {**INKLING, "num_hidden_layers": 3, "layer_types": ["hybrid", "hybrid_sliding", "hybrid"], "mlp_layer_types": ["dense", "dense", "sparse"],
+                                "swa_num_attention_heads": 6, "swa_num_key_value_heads": 2, "swa_head_dim": 8, "d_rel": 3, "rel_extent": 90, "conv_kernel_size": 3,
+                                "log_scaling_n_floor": None, "n_shared_experts": 1, "unpadded_vocab_size": None}, "bfloat16"),
+    "apertus15": ("Apertus1p5Text", dict(output_vocab_size=80, **LLAMA3, **HEADS_16), "bfloat16"),
+    "apertus15-nested": ("Apertus1p5Text", dict(num_hidden_layers=3, output_vocab_size=71, attention_bias=True, num_key_value_heads=1, **HEADS_16, **rope()), "bfloat16"),
+}
 # llama.cpp knows one factor of rows, and 1 of branches.
 MORE_GGUF_FILES = {
     "minimax-gguf": ("MiniMax", {**MINIMAX, **{f"{part}_alpha_factor": 3.0 for part in ("full_attn", "linear_attn", "mlp")},
@@ -634,7 +648,7 @@ IN_THE_OLD_SPELLING = {"llama-linear", "llama-llama3", "llama-yarn", "gemma3-lin
 NESTED = {"gemma3-linear": ("Gemma3", "language_model.model."), "gemma4-moe": ("Gemma4", "model.language_model."),
           "gemma3n-streams": ("Gemma3n", "model.language_model."), "llama4-plain": ("Llama4", "language_model.model."),
           "mistral4-nested": ("Mistral3", "model.language_model."), "qwen2-5-vl": ("Qwen2_5_VL", "model.language_model."),
-          "minimax-m3-hub": ("MiniMaxM3Sparse", "language_model.model."), "qwen3-vl": ("Qwen3VL", "model.language_model."), "kimi-k25": ("KimiK25", "language_model.model."),
+          "minimax-m3-hub": ("MiniMaxM3Sparse", "language_model.model."), "apertus15-nested": ("Apertus1p5", "model.language_model."), "qwen3-vl": ("Qwen3VL", "model.language_model."), "kimi-k25": ("KimiK25", "language_model.model."),
           "qwen4-exp-vl": ("Qwen4Exp", "model.language_model."), "step37": ("Step3p7", "model."), "qwen3-vl-moe": ("Qwen3VLMoe", "model.language_model."), "qwen3-vl-moe-saved": ("Qwen3VLMoe", "model.language_model."),
           "glm4v": ("Glm4v", "model.language_model."), "glm4v-moe": ("Glm4vMoe", "model.language_model.")}
 # What the hub's files call their class, and some of its numbers, where the library has another class for it.
@@ -643,7 +657,7 @@ HUB_CLASSES = {"InternLM3": {"attention_bias": "qkv_bias", "mlp_bias": "bias"}, 
                "SarvamMLA": {"n_routed_experts": "num_experts", "n_shared_experts": "num_shared_experts"}}
 
 
-BIASED_KINDS = ("kolibri1", "flint", "sarvam_moe", "sarvam_mla", "glm4_moe", "solar_open", "minimax_m2", "exaone_moe", "afmoe", "hy_v3", "mimo_v2_flash", "laguna", "bailing_hybrid", "axk1", "axk2", "hy_v4", "step3p5", "glm4v_moe_text", "minimax_m3_vl_text", "deepseek_v4")
+BIASED_KINDS = ("kolibri1", "flint", "sarvam_moe", "sarvam_mla", "glm4_moe", "solar_open", "minimax_m2", "exaone_moe", "afmoe", "hy_v3", "mimo_v2_flash", "laguna", "bailing_hybrid", "axk1", "axk2", "hy_v4", "step3p5", "glm4v_moe_text", "minimax_m3_vl_text", "deepseek_v4", "inkling_text")
 
 
 def random_weights(model, seed):
@@ -687,6 +701,8 @@ def random_weights(model, seed):
             parameter.data = parameter.data + noise * 0.2
         if name.endswith(("q_norm.weight", "k_norm.weight")) and model.config.model_type in ("gemma3n_text", "gemma4_text", "gemma4_unified_text"):
             parameter.data *= 0.5  # of scores that nothing else scales
+        if name.endswith(("q_norm.weight", "k_norm.weight")) and model.config.model_type == "inkling_text":
+            parameter.data *= 1.5  # of scores that the size of heads divides, not its root
         if name.endswith("correct_output_scale"):  # which the library begins with 0
             parameter.data = parameter.data + 1
     for name, buffer in model.named_buffers():
@@ -703,7 +719,7 @@ def make_model(kind, options, dtype, seed):
     if kind in text_halves.KINDS:
         return with_weights(text_halves.TextHalf(kind, of_text(kind, options)).float().eval(), dtype, seed)
     kinds = rwkv7_model if kind == "RWKV7" else transformers
-    text = "Text" if kind in ("Gemma3", "Gemma3n", "Gemma4", "Gemma4Unified", "Llama4", "MiniMaxM3VL", "Qwen3_5", "Qwen3_5Moe", "Qwen4Exp") else ""
+    text = "Text" if kind in ("Gemma3", "Gemma3n", "Gemma4", "Gemma4Unified", "Inkling", "Llama4", "MiniMaxM3VL", "Qwen3_5", "Qwen3_5Moe", "Qwen4Exp") else ""
     sizes = {} if kind in OWN_SIZES else SIZES
     config = getattr(kinds, f"{kind}{text}Config")(**copy.deepcopy({**sizes, **options}))
     config._attn_implementation = "eager"
@@ -847,6 +863,10 @@ def nest(config, weights, kind, prefix):
         config["rope_parameters"].update(rope_type="mrope" if kind == "Qwen2_5_VL" else "default", mrope_section=[1, 1, 2])
         weights["model.visual.blocks.0.attn.qkv.weight"] = torch.zeros(2, 2)
         return outer, weights
+    if kind == "Apertus1p5":
+        weights["model.vision_tokenizer.quantize.embedding.weight"] = torch.zeros(2, 2)
+        weights["model.audio_tokenizer.quantizer.codebook"] = torch.zeros(2, 2)
+        return outer, weights
     if kind == "MiniMaxM3Sparse":
         return as_minimax_m3(outer, weights)
     if kind == "KimiK25":
@@ -911,6 +931,39 @@ def as_deepseek4(config, weights):
     return config, weights
 
 
+def as_inkling(config, weights):
+    """As the hub's own files have it: widths, layers and tensors under other names, gates and ups by turns."""
+    slides = [i for i, kind in enumerate(config.pop("layer_types")) if kind == "hybrid_sliding"]
+    config.update(local_layer_ids=slides, dense_mlp_idx=config.pop("mlp_layer_types").count("dense"), dense_intermediate_size=config["intermediate_size"],
+                  sconv_kernel_size=config.pop("conv_kernel_size"), model_max_length=config.pop("max_position_embeddings"))
+    config["intermediate_size"] = config.pop("moe_intermediate_size")
+    names = {"embed_tokens.embed_norm": "embed_norm", "embed_tokens": "embed", "self_attn.q_proj": "attn.wq_du", "self_attn.k_proj": "attn.wk_dv", "self_attn.v_proj": "attn.wv_dv",
+             "self_attn.r_proj": "attn.wr_du", "self_attn.o_proj": "attn.wo_ud", "self_attn": "attn", "sconv.conv1d": "sconv", "input_layernorm": "attn_norm",
+             "post_attention_layernorm": "mlp_norm", "gate.e_score_correction_bias": "gate.bias", "mlp.down_proj": "mlp.w2_md", "experts.down_proj": "experts.w2_weight",
+             "shared_experts.w2_weight": "shared_experts.shared_w2_weight"}
+    named = {"model.mtp.0.attn.wq_du.weight": torch.zeros(2, 2), "model.visual.layers.linear_0.weight": torch.zeros(2, 2), "model.audio.encoder.weight": torch.zeros(2, 2)}
+
+    def by_turns(gates, ups):
+        return torch.stack([gates, ups], dim=-2).flatten(-3, -2).contiguous()
+
+    for name, value in weights.items():
+        for own, of_hub in names.items():
+            name = name.replace(own, of_hub)
+        name = "model.llm.unembed.weight" if name == "lm_head.weight" else name.replace("model.", "model.llm.", 1)
+        if name.endswith("up_proj.weight") or name.endswith("shared_experts.up_proj"):
+            continue
+        if name.endswith("mlp.gate_proj.weight"):
+            named[name.replace("gate_proj", "w13_dn")] = by_turns(value, weights[name.replace("model.llm.", "model.").replace("gate_proj", "up_proj")])
+        elif name.endswith("shared_experts.gate_proj"):
+            named[name.replace("gate_proj", "shared_w13_weight")] = by_turns(value, weights[name.replace("model.llm.", "model.").replace("gate_proj", "up_proj")])
+        elif name.endswith("experts.gate_up_proj"):
+            named[name.replace("gate_up_proj", "w13_weight")] = by_turns(*value.chunk(2, dim=1))
+        else:
+            named[name] = value
+    outer = {"architectures": ["InklingForConditionalGeneration"], "model_type": "inkling_mm_model", "text_config": config, "vision_config": {"hidden_size": 8}, "audio_config": {"n_mel_bins": 4}}
+    return outer, {name: value.squeeze(1) if "sconv" in name else value for name, value in named.items()}
+
+
 def as_kimi(config, weights):
     """As the hub has it: layers and heads in an object of their own, networks that are no mixtures under their own name."""
     kinds = [kind == "full_attention" for kind in config.pop("layer_types")]
@@ -945,7 +998,7 @@ def write_folder(folder, name, model, dtype):
     weights = model.state_dict()
     if name in {**EXPERT_FOLDERS, **ROUTER_FOLDERS, **STATE_FOLDERS,
                 **LATER_STATE_FOLDERS, **LATENT_FOLDERS, **KIN_FOLDERS, **GPT_FOLDERS, **MAMBA_FOLDERS, **LAST_FOLDERS,
-                **NEWEST_FOLDERS, **LLAMA4_FOLDERS, **SPARSE_FOLDERS, **KIMI_FOLDERS, **MORE_FOLDERS, **LATEST_FOLDERS, **FURTHER_FOLDERS, **BLOCK_FOLDERS, **SHARING_FOLDERS, **GATED_FOLDERS} and name not in FUSED:
+                **NEWEST_FOLDERS, **LLAMA4_FOLDERS, **SPARSE_FOLDERS, **KIMI_FOLDERS, **MORE_FOLDERS, **LATEST_FOLDERS, **FURTHER_FOLDERS, **BLOCK_FOLDERS, **SHARING_FOLDERS, **GATED_FOLDERS, **PRUNED_FOLDERS} and name not in FUSED:
         weights = load_file(folder / "model.safetensors")
     weights = {key: (value.to(dtype) if value.is_floating_point() else value).contiguous() for key, value in weights.items()}
     if ties(model.config):
@@ -963,6 +1016,8 @@ def write_folder(folder, name, model, dtype):
         config, weights = nest(config, weights, *NESTED[name])
     if name in KIMI_FOLDERS:
         config, weights = as_kimi(config, weights)
+    if name == "inkling-hub":
+        config, weights = as_inkling(config, weights)
     if name == "deepseek4-hub":
         config, weights = as_deepseek4(config, weights)
     (folder / "config.json").write_text(json.dumps(config, indent=1) + "\n")
@@ -1678,7 +1733,7 @@ def main():
     folders = {**FOLDERS, **LATER_FOLDERS, **EXPERT_FOLDERS, **ROUTER_FOLDERS, **STATE_FOLDERS,
                **LATER_STATE_FOLDERS, **LATENT_FOLDERS, **KIN_FOLDERS, **GPT_FOLDERS, **MAMBA_FOLDERS,
                **LAST_FOLDERS, **NEWEST_FOLDERS, **LLAMA4_FOLDERS, **SPARSE_FOLDERS, **KIMI_FOLDERS, **MORE_FOLDERS, **LATEST_FOLDERS,
-               **FURTHER_FOLDERS, **SEEING_FOLDERS, **BLOCK_FOLDERS, **SHARING_FOLDERS, **GATED_FOLDERS}
+               **FURTHER_FOLDERS, **SEEING_FOLDERS, **BLOCK_FOLDERS, **SHARING_FOLDERS, **GATED_FOLDERS, **PRUNED_FOLDERS}
     cases = {**FOLDERS, **half(GGUF_FILES), **LATER_FOLDERS, **half(LATER_GGUF_FILES),
              **EXPERT_FOLDERS, **half(EXPERT_GGUF_FILES), **ROUTER_FOLDERS, **half(ROUTER_GGUF_FILES),
              **STATE_FOLDERS, **half(STATE_GGUF_FILES), **LATER_STATE_FOLDERS, **half(LATER_STATE_GGUF_FILES),
@@ -1688,7 +1743,7 @@ def main():
              **NEWEST_FOLDERS, **half(NEWEST_GGUF_FILES),
              **LLAMA4_FOLDERS, **half(LLAMA4_GGUF_FILES), **SPARSE_FOLDERS, **half(SPARSE_GGUF_FILES),
              **KIMI_FOLDERS, **half(KIMI_GGUF_FILES), **MORE_FOLDERS, **half(MORE_GGUF_FILES), **LATEST_FOLDERS,
-             **FURTHER_FOLDERS, **half(FURTHER_GGUF_FILES), **SEEING_FOLDERS, **BLOCK_FOLDERS, **SHARING_FOLDERS, **GATED_FOLDERS}
+             **FURTHER_FOLDERS, **half(FURTHER_GGUF_FILES), **SEEING_FOLDERS, **BLOCK_FOLDERS, **SHARING_FOLDERS, **GATED_FOLDERS, **PRUNED_FOLDERS}
     for seed, (name, (kind, options, dtype_name)) in enumerate(cases.items()):
         if only and name not in only:
             continue

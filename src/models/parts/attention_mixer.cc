@@ -144,13 +144,16 @@ struct RowWidths {
         gates(!spec.gated           ? 0
               : spec.gates.of_heads ? spec.heads
                                     : seen),
+        relative(int64_t{spec.heads} * spec.near.profiles),
         kept(spec.keys_of >= 0 ? 0 : k + v),
-        projected(gates + q + kept) {}
+        projected(gates + relative + q + kept) {}
+  int64_t beside() const { return gates + relative; }  // before queries
   int64_t q, k, v;
   int64_t seen;       // what heads see, of each as many components as values have
   int64_t gates;      // 0: there are none
+  int64_t relative;   // numbers of profiles of distances
   int64_t kept;       // of the keys and values that it makes
-  int64_t projected;  // gates, queries, keys, values
+  int64_t projected;  // gates, numbers of profiles, queries, keys, values
 };
 
 class AttentionMixer final : public Mixer {
@@ -159,8 +162,10 @@ class AttentionMixer final : public Mixer {
       : spec_(spec),
         input_(spec.input > 0 ? spec.input : hidden),
         whole_(spec),
+        near_(spec.near),
         index_(spec.index, hidden, spec.rope),
         out_(RowWidths(spec).seen, hidden) {
+    CHECK(spec.near.profiles == 0 || spec.qkv == QkvTensors::kSeparate);
     CHECK(!index_.is_here() || ((index_.pools() || spec.index.heads == spec.kv_heads) &&
                                 spec.window == 0 && spec.chunk == 0 && spec.keys_of < 0));
   }
@@ -210,6 +215,7 @@ class AttentionMixer final : public Mixer {
     if (spec_.sub_norm) {
       HR_ASSIGN_OR_RETURN(sub_norm_, tensors.vector("attn_sub_norm.weight", widths().seen));
     }
+    HR_RETURN_IF_ERROR(load_near_keys(tensors));
     HR_RETURN_IF_ERROR(index_.load(tensors));
     return out_.load(tensors, "attn_output", spec_.out_bias);
   }
@@ -229,11 +235,14 @@ class AttentionMixer final : public Mixer {
             .chunk = spec_.chunk,
             .index_dim = index_.dim()};
   }
+  int64_t state_bytes() const override { return near_.state_bytes(widths().kept); }
   int32_t query_heads() const override { return spec_.heads; }
   int32_t keys_of() const override { return spec_.keys_of; }
   std::vector<int64_t> scratch_columns(bool) const override {
     std::vector<int64_t> columns = {widths().projected, out_width()};
-    if (spec_.gated || index_.is_here()) columns.push_back(std::max<int64_t>(widths().gates, 1));
+    if (widths().beside() > 0 || index_.is_here()) {
+      columns.push_back(std::max<int64_t>(widths().beside(), 1));
+    }
     if (index_.is_here()) columns.push_back(index_.scratch_columns());
     return columns;
   }
@@ -252,6 +261,7 @@ class AttentionMixer final : public Mixer {
       return attention_fits(device, of_size, activations) &&
              rotation_fits(device, of_size, activations);
     };
+    HR_RETURN_IF_ERROR(near_.check_device(device));
     if (heads_fit(spec_.head_dim)) return index_.check_device(device);
     return unsupported(
         fmt::format("attention heads of {} are larger than kernels on a GPU take, which is {}: use "
@@ -263,7 +273,7 @@ class AttentionMixer final : public Mixer {
     const int64_t rows = run.branch.rows();
     OpContext& context = run.branch.context();
     const TensorView projected = run.scratch.rows(kProjected, rows, widths().projected);
-    const TensorView qkv = column_range(projected, widths().gates, widths().q + widths().kept);
+    const TensorView qkv = column_range(projected, widths().beside(), widths().q + widths().kept);
     const TensorView q = column_range(qkv, 0, widths().q);
     run.branch.multiply_input(qkv_, projected);
     if (run.addition != nullptr) {
@@ -272,56 +282,61 @@ class AttentionMixer final : public Mixer {
     if (spec_.qkv_clamp > 0) {
       soft_cap(context, {.x = qkv, .cap = spec_.qkv_clamp, .kind = CapKind::kClamp});
     }
+    near_.convolve(context, run.states, column_range(qkv, widths().q, widths().kept));
     normalise_whole_rows(context, qkv);
     normalise_heads(context, qkv);
     normalise_values(context, qkv);
-    tune_queries(run, q);
+    if (!tunes_behind()) tune_queries(run, projected);
     const RopeKvArgs rope = rotation(run, qkv);
     const TensorView out = run.scratch.rows(kOut, rows, out_.input_width());
-    const TensorView gate = column_range(projected, 0, widths().gates);
-    if (run.kept != nullptr && !index_.is_here()) return attend_kept(run, rope, q, gate);
-    const AttentionArgs attention = attention_of(run, run.group, q, out_.own_columns(out));
+    if (run.kept != nullptr && !index_.is_here()) return attend_kept(run, rope, projected);
+    const AttentionArgs attention =
+        attention_of(run, run.group, q, projected, out_.own_columns(out));
     if (index_.is_here()) {
       rope_kv(context, rope);
       weigh_queries(run, q);
       index_.attend(run, kept(), attention,
                     run.scratch.rows(kIndex, rows, index_.scratch_columns()));
-    } else if (weighs_behind() || reads_keys()) {
+    } else if (weighs_behind() || reads_keys() || tunes_behind()) {
       rope_kv(context, rope);
       weigh_queries(run, q);
+      if (tunes_behind()) tune_queries(run, projected);
       headrace::attention(context, attention);
     } else {
       rope_attention(context, {.rope = rope, .attention = attention});
     }
-    gate_heads(context, out_.own_columns(out), gate);
+    gate_heads(context, out_.own_columns(out), projected);
     normalise_seen(context, out);
     out_.end(run.branch, out);
   }
 
  private:
-  enum Area : size_t { kProjected, kOut, kKeptGate, kIndex };  // of scratch memory
+  enum Area : size_t { kProjected, kOut, kKeptBeside, kIndex };  // of scratch memory
 
   // All rows are kept in the cache, those that are read attend. Their queries lie in the second
   // half of the area, what is computed of them in the first.
-  void attend_kept(const MixerRun& run, const RopeKvArgs& rope, const TensorView& q,
-                   const TensorView& gate) const {
+  void attend_kept(const MixerRun& run, const RopeKvArgs& rope, const TensorView& projected) const {
     OpContext& context = run.branch.context();
     const std::span<const int32_t> rows = run.kept->rows;
     const TensorView area = run.scratch.rows(kOut, run.branch.rows(), out_width());
+    const TensorView q = column_range(projected, widths().beside(), widths().q);
     rope_kv(context, rope);
     if (rows.empty()) return;
     weigh_queries(run, q);
+    if (tunes_behind()) tune_queries(run, projected);
     run.branch.keep_rows(rows);
     const int64_t kept = run.branch.rows();
     const TensorView kept_q = column_range(area.row_range(area.rows() - kept, kept), 0, widths().q);
     const TensorView out = run.scratch.rows(kOut, kept, out_.input_width());
     row_gather(context, {.x = q, .rows = rows, .out = kept_q});
-    attention(context, attention_of(run, run.kept->group, kept_q, out_.own_columns(out)));
-    if (spec_.gated) {
-      const TensorView kept_gate = run.scratch.rows(kKeptGate, kept, widths().gates);
-      row_gather(context, {.x = gate, .rows = rows, .out = kept_gate});
-      gate_heads(context, out_.own_columns(out), kept_gate);
+    TensorView beside;
+    if (widths().beside() > 0) {
+      beside = run.scratch.rows(kKeptBeside, kept, widths().beside());
+      const TensorView of_all = column_range(projected, 0, widths().beside());
+      row_gather(context, {.x = of_all, .rows = rows, .out = beside});
     }
+    attention(context, attention_of(run, run.kept->group, kept_q, beside, out_.own_columns(out)));
+    gate_heads(context, out_.own_columns(out), beside);
     normalise_seen(context, out);
     out_.end(run.branch, out);
   }
@@ -370,6 +385,13 @@ class AttentionMixer final : public Mixer {
                     {"attn_k", widths().k, std::move(k), key, keys},
                     {spec_.values_are_keys ? "attn_k" : "attn_v", widths().v, {}, value, values}};
       if (reads_keys()) stack.rows.resize(1);
+    }
+    if (spec_.near.profiles > 0) {
+      stack.rows.insert(stack.rows.begin(), {.name = "attn_rel",
+                                             .count = widths().relative,
+                                             .first = query_first_ * spec_.near.profiles,
+                                             .of = int64_t{whole_.heads} * spec_.near.profiles,
+                                             .bare = true});
     }
     if (spec_.gates.apart) {
       const int64_t of_head = widths().gates / spec_.heads;
@@ -511,18 +533,29 @@ class AttentionMixer final : public Mixer {
     normalise_row(context, v_norm_, column_range(qkv, widths().q + widths().k, widths().v),
                   spec_.kv_heads);
   }
-  void gate_heads(OpContext& context, const TensorView& seen, const TensorView& gate) const {
+  // `beside`: rows that begin with what lies before queries; of gates the first columns.
+  void gate_heads(OpContext& context, const TensorView& seen, const TensorView& beside) const {
     if (!spec_.gated) return;
+    const TensorView gate = column_range(beside, 0, widths().gates);
     sigmoid_gate(context, {.x = seen, .gate = gate, .kind = spec_.gates.kind});
   }
   void normalise_seen(OpContext& context, const TensorView& seen) const {
     if (spec_.sub_norm) normalise_row(context, sub_norm_, seen);
   }
-  // REQUIRES: no norm of queries follows
-  void tune_queries(const MixerRun& run, const TensorView& q) const {
+  // Of queries, and of the numbers before them. REQUIRES: no norm of queries follows
+  void tune_queries(const MixerRun& run, const TensorView& projected) const {
     if (spec_.temperature.scale == 0) return;
+    const TensorView tuned =
+        column_range(projected, widths().gates, widths().relative + widths().q);
     scale_queries(run.branch.context(),
-                  {.x = q, .temperature = spec_.temperature, .positions = run.positions});
+                  {.x = tuned, .temperature = spec_.temperature, .positions = run.positions});
+  }
+  // Behind the norms of heads, which rope_kv has.
+  bool tunes_behind() const { return spec_.temperature.scale != 0 && normalises_heads(); }
+  Status load_near_keys(LayerTensors& tensors) {
+    const int64_t values = spec_.value_head_dim();
+    return near_.load(tensors, {widths().k, key_first_ * dim(), whole_.kv_heads * dim()},
+                      {widths().v, key_first_ * values, whole_.kv_heads * values});
   }
   void normalise_row(OpContext& context, const DeviceVector& weight, const TensorView& rows,
                      int32_t groups = 1) const {
@@ -561,7 +594,8 @@ class AttentionMixer final : public Mixer {
   }
 
   AttentionArgs attention_of(const MixerRun& run, const ForwardBatch::Group& group,
-                             const TensorView& q, const TensorView& out) const {
+                             const TensorView& q, const TensorView& beside,
+                             const TensorView& out) const {
     return {.q = q,
             .kv = run.kv,
             .sequences = group.sequences,
@@ -573,6 +607,7 @@ class AttentionMixer final : public Mixer {
             .f32_products = qkv_.weight.compute() != LinearCompute::kFast,
             .sinks = spec_.sinks ? sinks_.data() + query_first_ : nullptr,
             .slopes = slopes_.data() == nullptr ? nullptr : slopes_.data() + query_first_,
+            .relative = near_.bias(beside, widths().gates, widths().relative),
             .plan = group.plan,
             .out = out};
   }
@@ -591,6 +626,7 @@ class AttentionMixer final : public Mixer {
   DeviceVector sub_norm_;                       // [Hq d], or empty
   DeviceVector sinks_;                          // [heads of all ranks], or empty
   DeviceVector slopes_;                         // [heads of all ranks] or empty
+  NearKeys near_;
   BlockIndex index_;
   BranchOutput out_;  // [D, Hq d]
 };

@@ -6,6 +6,7 @@
 
 #include "models/parts/block_index.h"
 #include "models/parts/layer_part.h"
+#include "models/parts/near_keys.h"
 #include "ops/rows/scale_queries.h"
 #include "ops/rows/sigmoid_gate.h"
 
@@ -75,6 +76,7 @@ struct AttentionSpec {
   // >= 0: it has no keys and values but attends those of this layer, which is like it in window
   // and heads (Gemma 3n)
   int32_t keys_of = -1;
+  NearKeysSpec near;     // convolved keys, and biases of scores by distance (Inkling)
   BlockIndexSpec index;  // rows attend the blocks of keys that it chooses (MiniMax M3)
   int64_t input = 0;     // columns of the rows that it reads; 0: as hidden rows have
 

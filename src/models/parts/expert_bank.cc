@@ -28,9 +28,7 @@ MatrixStack stack_of(const std::vector<const char*>& names, const MixtureSpec& s
   MatrixStack stack{.columns = columns, .bias = spec.bias, .of_experts = true};
   for (int32_t e = experts.first; e < experts.last; ++e) {
     for (const char* name : names) {
-      MatrixStack::Rows& each = stack.rows.emplace_back(MatrixStack::Rows{name, rows});
-      each.experts = spec.computing();
-      each.expert = e;
+      stack.rows.push_back(rows_of_expert(spec, name, e, rows));
     }
   }
   return stack;
@@ -52,7 +50,7 @@ Status ExpertBank::load(LayerTensors& tensors) {
   const ExpertRange& experts = part_.experts;
   const Shares &widths = part_.widths, &shared_widths = part_.shared_widths;
   const int32_t rank = part_.rank;
-  std::vector<const char*> names = {"ffn_gate_exps", "ffn_up_exps"};
+  std::vector<const char*> names = {"ffn_gate", "ffn_up"};
   if (!spec_.gated) names.erase(names.begin());
   MatrixStack gate_up = stack_of(names, spec_, experts, spec_.width, hidden_);
   if (spec_.fused) take_halves_of_one(gate_up);
@@ -60,7 +58,7 @@ Status ExpertBank::load(LayerTensors& tensors) {
   gate_up.dense =
       !experts_can_be_packed(gate_up.rows.front().count * std::ssize(names), spec_.gated);
   HR_ASSIGN_OR_RETURN(gate_up_, tensors.matrix(gate_up));
-  MatrixStack down = stack_of({"ffn_down_exps"}, spec_, experts, hidden_, spec_.width);
+  MatrixStack down = stack_of({"ffn_down"}, spec_, experts, hidden_, spec_.width);
   take_columns(down, widths, rank);
   down.dense = !experts_can_be_packed(hidden_, /*gated=*/false);
   // Of an expert that ranks share, they add up what each makes: its bias is added once.

@@ -67,11 +67,22 @@ void copy_rows(Stream& stream, const TensorView& to, const TensorView& from) {
   for (int64_t t = 0; t < from.rows(); ++t) stream.copy(to.row(t), from.row(t), bytes);
 }
 
+// Of a choice in which shared experts are behind no other.
+Result<DeviceVector> bias_of_chosen(LayerTensors& tensors, const MixtureSpec& spec) {
+  constexpr float kBeforeAll = 1e30f;
+  const int64_t chosen = spec.router.experts - spec.scored_shared;
+  HR_ASSIGN_OR_RETURN(std::vector<float> bias,
+                      tensors.values(spec.choice_bias_name, Shape{chosen}));
+  bias.resize(static_cast<size_t>(spec.router.experts), kBeforeAll);
+  return tensors.made_vector(bias);
+}
+
 class MixtureFeedForward final : public FeedForward {
  public:
   MixtureFeedForward(const MixtureSpec& spec, int64_t hidden)
       : spec_(spec), hidden_(hidden), owners_(spec.computing(), 1, 1), sum_(hidden, hidden) {
     CHECK(spec.identities == 0 || !has_shared());
+    CHECK(spec.scored_shared == 0 || (spec.choice_bias && spec.identities == 0 && !spec.fused));
     for (int32_t e = 0; e < spec.computing(); ++e) networks_.emplace_back(spec.width, hidden);
     if (has_shared()) networks_.emplace_back(spec.shared_width, hidden);
   }
@@ -93,7 +104,9 @@ class MixtureFeedForward final : public FeedForward {
 
   Status load(LayerTensors& tensors) override {
     HR_ASSIGN_OR_RETURN(router_, tensors.matrix(router_stack()));
-    if (spec_.choice_bias) {
+    if (spec_.scored_shared > 0) {
+      HR_ASSIGN_OR_RETURN(choice_bias_, bias_of_chosen(tensors, spec_));
+    } else if (spec_.choice_bias) {
       const int64_t experts = spec_.router.experts;
       HR_ASSIGN_OR_RETURN(choice_bias_,
                           spec_.choice_bias_may_lack
@@ -373,12 +386,8 @@ class MixtureFeedForward final : public FeedForward {
     Network& network = networks_[static_cast<size_t>(n)];
     const bool shared = n == spec_.computing();
     const auto matrix = [&](const std::string& name, int64_t rows) {
-      MatrixStack::Rows each{name + (shared ? "_shexp" : "_exps"), rows};
-      if (!shared) {
-        each.experts = spec_.computing();
-        each.expert = n;
-      }
-      return each;
+      return shared ? MatrixStack::Rows{name + "_shexp", rows}
+                    : rows_of_expert(spec_, name, n, rows);
     };
     MatrixStack gate_up{.columns = hidden_, .bias = spec_.bias};
     for (const char* name : {"ffn_gate", "ffn_up"}) {

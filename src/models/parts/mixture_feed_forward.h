@@ -5,6 +5,7 @@
 #pragma once
 
 #include <memory>
+#include <string>
 
 #include "models/parts/gate_limits.h"
 #include "models/parts/layer_part.h"
@@ -20,6 +21,9 @@ struct MixtureSpec {
   // The last so many of the router's experts have no network: each gives back the row that it reads
   // (Jin et al., 2024; LongCat-Flash). There is no shared one then.
   int32_t identities = 0;
+  // The last so many of the router's experts are among those of every row (Inkling): `used` counts
+  // them. Their tensors are stacks of their own, ffn_*_shexps.
+  int32_t scored_shared = 0;
   int32_t shared_width = 0;   // of the shared one, where the router has it
   TokenExpertsSpec by_token;  // in place of a choice
   bool choice_bias = false;   // added to scores for the choice alone
@@ -39,6 +43,17 @@ struct MixtureSpec {
   int32_t computing() const { return router.experts - identities; }  // experts that have networks
   int32_t up_parts() const { return gated ? 2 : 1; }  // of the columns of a network's first product
 };
+
+// So many rows of an expert's matrix of a stack, "ffn_up" or its kin. REQUIRES: it has networks
+inline MatrixStack::Rows rows_of_expert(const MixtureSpec& spec, const std::string& stem,
+                                        int32_t expert, int64_t rows) {
+  const int32_t chosen = spec.computing() - spec.scored_shared;
+  const bool shared = expert >= chosen;
+  MatrixStack::Rows each{stem + (shared ? "_shexps" : "_exps"), rows};
+  each.experts = shared ? spec.scored_shared : chosen;
+  each.expert = shared ? expert - chosen : expert;
+  return each;
+}
 
 std::unique_ptr<FeedForward> make_part(const MixtureSpec& spec, int64_t hidden);
 

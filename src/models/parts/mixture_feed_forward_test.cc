@@ -127,6 +127,50 @@ TEST(MixtureFeedForward, ScalesWhatExpertsReadAsPlainLoopsDo) {
   }
 }
 
+// Of two experts that every row takes: weights are shares of the sum of the scores of these and of
+// those chosen.
+TEST(MixtureFeedForward, SharedExpertsMayHaveScores) {
+  constexpr int32_t kShared = 2, kChosen = kExperts - kShared;
+  for (const bool as_on_gpu : {false, true}) {
+    MixtureSpec spec = mixture(SharedExpert::kNone);
+    spec.router.scores = RouterScores::kSigmoid;
+    spec.router.scale = 2.5f;
+    spec.scored_shared = kShared;
+    spec.choice_bias = true;
+    constexpr int64_t kCount = 40;
+    PartPass pass(kCount, kHidden, /*in_place=*/!as_on_gpu);
+    MadeTensors tensors(pass.device());
+    if (as_on_gpu) tensors.pose_as_gpu();
+    const auto part = make_part(spec, kHidden);
+    ASSERT_TRUE(part->load(tensors).ok());
+    Rng rng(3);
+    TestMatrix x(rng, kCount, kHidden);
+    Rows expected = rows_of(x);
+    for (Row& row : expected) {
+      const Row input = row, logits = times(tensors.values("ffn_gate_inp.weight"), input);
+      const std::vector<float>& bias = tensors.values("exp_probs_b.bias");
+      const auto preference = [&](size_t e) { return sigmoid(logits[e]) + bias[e]; };
+      size_t best = 0;
+      for (size_t e = 1; e < kChosen; ++e) best = preference(e) > preference(best) ? e : best;
+      const std::vector<size_t> all = {best, kChosen, kChosen + 1};
+      double sum = 0;
+      for (const size_t e : all) sum += sigmoid(logits[e]);
+      for (const size_t e : all) {
+        const bool shared = e >= kChosen;
+        const auto matrix = [&](const std::string& name) {
+          return matrix_of(tensors.values(name + (shared ? "_shexps.weight" : "_exps.weight")),
+                           static_cast<int64_t>(shared ? e - kChosen : e), kWidth * kHidden);
+        };
+        const Row out =
+            network(matrix("ffn_gate"), matrix("ffn_up"), matrix("ffn_down"), input, {});
+        for (size_t i = 0; i < row.size(); ++i) row[i] += 2.5 * sigmoid(logits[e]) / sum * out[i];
+      }
+    }
+    pass.run(*part, x);
+    EXPECT_TRUE(rows_close(x, expected));
+  }
+}
+
 // A row's token stands in what is carried; each token has experts of its own.
 TEST(MixtureFeedForward, ExpertsMayBeThoseOfTheToken) {
   constexpr int32_t kVocab = 40;

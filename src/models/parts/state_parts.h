@@ -49,6 +49,36 @@ inline Result<DeviceVector> load_conv_taps(LayerTensors& tensors, const std::str
   return load_conv_taps(tensors, name, Shape{channels, taps}, std::span(&all, 1), scales);
 }
 
+// Channels of a tensor name.weight [of, taps], of those from `first` on.
+struct ConvolvedChannels {
+  std::string name;
+  int64_t channels = 0;
+  int64_t first = 0;
+  int64_t of = 0;  // 0: channels
+};
+// The taps of convolutions side by side, [taps, channels of all], to whose sum the row itself is
+// added: the last tap has it. All times `scale`.
+inline Result<DeviceVector> load_residual_taps(LayerTensors& tensors,
+                                               std::span<const ConvolvedChannels> parts,
+                                               int32_t taps, float scale = 1.0f) {
+  int64_t width = 0;
+  for (const ConvolvedChannels& part : parts) width += part.channels;
+  std::vector<float> by_tap(static_cast<size_t>(taps * width));
+  int64_t column = 0;
+  for (const ConvolvedChannels& part : parts) {
+    const int64_t in_file = part.of > 0 ? part.of : part.channels;
+    HR_ASSIGN_OR_RETURN(const std::vector<float> values,
+                        tensors.values(part.name + ".weight", Shape{in_file, taps}));
+    for (int64_t c = 0; c < part.channels; ++c, ++column) {
+      for (int64_t j = 0; j < taps; ++j) {
+        const float tap = values[static_cast<size_t>((part.first + c) * taps + j)];
+        by_tap[static_cast<size_t>(j * width + column)] = scale * (j + 1 == taps ? tap + 1 : tap);
+      }
+    }
+  }
+  return tensors.made_vector(by_tap);
+}
+
 // What a state forgets by in a unit of time, negative: ssm_a, in some files its size, or `is_log`:
 // of which it has log(-a).
 inline Result<DeviceVector> load_rates(LayerTensors& tensors, const Shape& shape, bool is_log) {
