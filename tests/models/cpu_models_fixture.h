@@ -12,8 +12,8 @@
 namespace headrace {
 
 inline bool is_of_cpus_alone(const std::string& path) {
-  constexpr std::string_view kNames[] = {"hy-v4",      "step35",    "step37",
-                                         "minimax-m3", "deepseek4", "qwen4-exp", "inkling"};
+  constexpr std::string_view kNames[] = {"hy-v4",     "step35",    "step37", "minimax-m3",
+                                         "deepseek4", "qwen4-exp", "inkling"};
   const std::string name = std::filesystem::path(path).filename().string();
   return std::ranges::any_of(kNames, [&](std::string_view of) { return name.starts_with(of); });
 }
