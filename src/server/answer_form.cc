@@ -30,6 +30,8 @@ Status set_form(std::string_view name, AnswerForm form, size_t bytes, const Fiel
         root);
   }
   if (settings.form.kind != Kind::kFree) {
+    // Some clients send one form by two names, for servers of each.
+    if (settings.form.asks_for_the_same(form)) return ok_status();
     return invalid_argument(
         fmt::format("{} and {} both ask for a form: send one of them", settings.form.field, name),
         root);
@@ -188,6 +190,13 @@ Status read_response_format(std::string_view name, const Json& format, const Fie
   if (!format.is_object()) return form_error(name, "an object", format);
   const Json* type = format.find("type");
   if (type && *type == Json("text")) return ok_status();
+  const Json* const value = format.find("value");  // text generation inference's
+  if (type && value && (*type == Json("json") || *type == Json("json_object"))) {
+    return read_schema_form(fmt::format("{}.value", name), *value, context, settings);
+  }
+  if (type && value && *type == Json("regex")) {
+    return read_regex_form(fmt::format("{}.value", name), *value, context, settings);
+  }
   const Json* schema = format.find("schema");  // llama.cpp, and the Responses API
   std::string schema_name = fmt::format("{}.schema", name);
   if (const Json* inner = format.find("json_schema"); inner && !schema) {

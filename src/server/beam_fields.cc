@@ -67,7 +67,10 @@ const char* field_of_search(const Json& body, const SearchSettings& search) {
     return value != nullptr && !value->is_null();
   };
   if (has("beam_width")) return "beam_width";
-  if (has("best_of") && search.width != 1) return "best_of";
+  // As many as there are to be: nothing is chosen.
+  const Json* const n = body.find("n");
+  const bool all = n != nullptr && body.find("best_of") != nullptr && *n == *body.find("best_of");
+  if (has("best_of") && search.width != 1 && !all) return "best_of";
   if (search.length_penalty != 1) return "length_penalty";
   return search.early_stopping != EarlyStopping::kNo ? "early_stopping" : nullptr;
 }

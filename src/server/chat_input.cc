@@ -27,7 +27,9 @@ Result<Json> read_content(const Json& content, size_t message) {
   for (const Json& part : content.as_array()) {
     const Json* type = part.find("type");
     const Json* part_text = part.find("text");
-    const bool is_text = type && *type == Json("text");
+    if (part.is_string()) part_text = &part;
+    const bool is_text =
+        part.is_string() || (type && (*type == Json("text") || *type == Json("input_text")));
     if (is_text && (!part_text || !part_text->is_string())) {
       return bad_message(name + " has a part of type \"text\" whose text is no string");
     }
@@ -113,7 +115,7 @@ Result<Json> parse_messages(const Json& messages, const FieldContext& context) {
       return bad_message(choice_error(role_name, kRoles, *role).message());
     }
     const Json* calls = message.find("tool_calls");
-    const bool has_calls = calls && !calls->is_null();
+    const bool has_calls = calls && !calls->is_null() && *calls != Json::array();
     if (has_calls) {
       HR_ASSIGN_OR_RETURN(Json parsed, read_tool_calls(*calls, i, arguments_left));
       message.set("tool_calls", std::move(parsed));
@@ -121,9 +123,12 @@ Result<Json> parse_messages(const Json& messages, const FieldContext& context) {
     copy_reasoning(message);
     if (const Json* content = message.find("content")) {
       HR_ASSIGN_OR_RETURN(Json text, read_content(*content, i));
-      message.set("content", std::move(text));
+      // Clients send back what an answer without words was; templates read null beside calls alone.
+      message.set("content", text.is_null() && !has_calls ? Json("") : std::move(text));
     } else if (has_calls) {
       message.set("content", Json());
+    } else if (*role == Json("assistant")) {
+      message.set("content", "");
     } else {
       return bad_message(fmt::format("messages[{}].content is missing", i));
     }

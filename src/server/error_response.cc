@@ -144,13 +144,28 @@ Json error_json(ErrorForm form, int http_status, std::string_view message) {
   return json;
 }
 
+namespace {
+
+// By which Anthropic's clients know that they are to go on without: they send all messages then.
+void tell_of_thread(const Json* param, Json& json) {
+  if (param == nullptr || *param != Json("thread")) return;
+  Json details = Json::object().set("error_code", "thread_unsupported_request");
+  details.set("unsupported", Json(Json::Array{Json("thread")}));
+  Json error = *json.find("error");
+  json.set("error", error.set("details", std::move(details)));
+}
+
+}  // namespace
+
 void put_in_form(ErrorForm form, HttpResponse& response) {
   if (response.status < 400 || form == ErrorForm::kOpenAi) return;
   const Result<Json> body = parse_json(response.body);
   const Json* error = body.ok() ? body->find("error") : nullptr;
   const Json* message = error ? error->find("message") : nullptr;
   if (!message || !message->is_string()) return;
-  response.body = write_json(error_json(form, response.status, message->as_string()));
+  Json json = error_json(form, response.status, message->as_string());
+  if (form == ErrorForm::kAnthropic) tell_of_thread(error->find("param"), json);
+  response.body = write_json(json);
 }
 
 }  // namespace headrace

@@ -17,6 +17,11 @@
 namespace headrace {
 namespace {
 
+// By these words clients know that a shorter prompt would do: Anthropic's and those of libraries
+// over them, and OpenAI's.
+constexpr std::string_view kTooLong = "prompt is too long";
+constexpr std::string_view kContextLength = "this model's maximum context length";
+
 // Of a text. A refusal names its length, unless that would take long to find out; of what is to be
 // truncated the end must be known.
 size_t encoded_tokens_max(const ReadyModel& model, const GenerationSettings& settings) {
@@ -63,17 +68,16 @@ Status fit_context(const ReadyModel& model, const AnswerWording& wording, Genera
     const auto most = static_cast<int64_t>(encoded_tokens_max(model, plan.settings));
     const bool more = longest == most + 1;
     return invalid_argument(
-        fmt::format("{} has {}{} tokens, but the maximum context length is {} tokens", prompt_name,
-                    more ? "more than " : "", more ? most : longest, context),
+        fmt::format("{}: {} has {}{} tokens, and {} is {} tokens", kTooLong, prompt_name,
+                    more ? "more than " : "", more ? most : longest, kContextLength, context),
         std::string(prompt_name));
   }
   const int64_t asked = plan.settings.max_tokens.value_or(1);
   if (longest + asked > context) {
     return invalid_argument(
-        fmt::format(
-            "{} has {} tokens and at least {} more are to be generated, but the maximum context "
-            "length is {} tokens",
-            prompt_name, longest, asked, context),
+        fmt::format("{}: {} has {} tokens and at least {} more are to be generated, and {} is {} "
+                    "tokens",
+                    kTooLong, prompt_name, longest, asked, kContextLength, context),
         std::string(prompt_name));
   }
   SamplingParams& sampling = plan.settings.sampling;
@@ -369,10 +373,10 @@ Result<int64_t> count_chat_tokens(const ReadyModel& model, ChatRequest request,
   HR_ASSIGN_OR_RETURN(const auto ids, encode_chat(model, request, prompt_name));
   const size_t most = encoded_tokens_max(model, request.settings);
   if (ids.size() <= most) return static_cast<int64_t>(ids.size());
-  return invalid_argument(fmt::format("{} has more than {} tokens, but the maximum context length "
-                                      "is {} tokens",
-                                      prompt_name, most, model.served.max_model_len),
-                          std::string(prompt_name));
+  return invalid_argument(
+      fmt::format("{}: {} has more than {} tokens, and {} is {} tokens", kTooLong, prompt_name,
+                  most, kContextLength, model.served.max_model_len),
+      std::string(prompt_name));
 }
 
 }  // namespace headrace

@@ -347,6 +347,8 @@ constexpr RefusedField kMessagesRefused[] = {
     {"container", if_given, "code is not run here"},
     {"mcp_servers", if_some, "call them yourself and send their tools"},
     {"context_management", if_edits, "send the messages that the model shall see"},
+    {"thread", if_given, "send all messages"},
+    {"compaction", if_given, "send the messages that the model shall see"},
     {"inference_geo", if_given, "the server is where it is"},
     {"speed", if_not_standard, "only \"standard\" is"},
 };

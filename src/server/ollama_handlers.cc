@@ -26,13 +26,6 @@ Status check_ollama_request(const ReadyModel& model, OllamaRequest& request) {
   std::string& name = request.chat.settings.model;
   name = served_name(model, std::move(name));
   HR_RETURN_IF_ERROR(check_model_name(model, name));
-  if (request.context > model.served.max_model_len) {
-    return invalid_argument(
-        fmt::format("options.num_ctx must be at most {}, which the server was started with "
-                    "(--max-model-len), got {}",
-                    model.served.max_model_len, request.context),
-        "options.num_ctx");
-  }
   if (request.think_level.empty() || (model.chat && model.chat->may_read("reasoning_effort"))) {
     return ok_status();
   }
@@ -204,7 +197,10 @@ Json model_info(const ReadyModel& model) {
   const std::string& name = facts.architecture;
   Json json = Json::object();
   json.set("general.architecture", name).set("general.parameter_count", facts.parameter_count);
-  json.set(name + ".context_length", facts.context_length);
+  // What is served: clients ask for as much.
+  const int32_t served = model.served.max_model_len;
+  json.set(name + ".context_length",
+           facts.context_length > 0 ? std::min(facts.context_length, served) : served);
   json.set(name + ".embedding_length", facts.hidden).set(name + ".block_count", facts.layers);
   if (model.served.tokenizer) {
     json.set("tokenizer.ggml.model", model.served.tokenizer->vocab().model);

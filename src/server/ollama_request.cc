@@ -53,9 +53,8 @@ constexpr Field<OllamaRequest> kOllamaOptions[] = {
     {"num_ctx",
      FieldType::kInteger,
      {1, kCountMax},
-     [](const Json& v, const FieldContext&, OllamaRequest& r) {
-       return r.context = static_cast<int32_t>(integer_of(v)), ok_status();
-     }},
+     // As much as the server was started with, whatever is asked for.
+     [](const Json&, const FieldContext&, OllamaRequest&) { return ok_status(); }},
 };
 
 Status read_inside_options(const Json& options, const FieldContext& context,

@@ -22,7 +22,6 @@ struct OllamaRequest {
   std::string suffix;       // behind what is to be filled in; empty: the prompt goes on
   bool raw = false;         // the prompt is the model's input, control tokens and all
   std::string think_level;  // "low", "medium", "high"
-  int32_t context = 0;      // num_ctx; 0: not said
   bool only_loads = false;  // there is nothing to answer: a client wants the model to be there
 };
 

@@ -83,7 +83,9 @@ Result<std::shared_ptr<const Adapter>> ReadyModel::adapter_of(std::string_view n
   if (serves_itself(name)) return served.adapters->find(served.adapter_of_all);
   auto adapter = served.adapters->find(name);
   if (adapter == nullptr)
-    return not_found(fmt::format("there is no model \"{}\" here", name), "model");
+    return not_found(
+        fmt::format("there is no model \"{}\" here: /v1/models lists what is served", name),
+        "model");
   return adapter;
 }
 

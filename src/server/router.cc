@@ -82,14 +82,21 @@ Match find_route(const HttpRequest& request) {
   return match;
 }
 
-HttpResponse method_not_allowed(std::string_view path) {
+HttpResponse method_not_allowed(const HttpRequest& request) {
+  const std::string_view path = request.path;
   std::string allowed;
   for (const Route& route : kRoutes) {
     if (!match_path(route, path)) continue;
     if (!allowed.empty()) allowed += ", ";
     allowed += route.method;
   }
-  HttpResponse response = error_response(405, fmt::format("this route takes {} only", allowed));
+  // Of a preflight that is allowed nobody asks here.
+  const bool preflight = request.method == "OPTIONS" && !request.header("origin").empty();
+  HttpResponse response =
+      error_response(405, fmt::format("this route takes {} only{}", allowed,
+                                      preflight ? ": pages of that origin may not ask here, see "
+                                                  "--allowed-origins"
+                                                : ""));
   response.headers.push_back({"Allow", allowed});
   return response;
 }
@@ -172,9 +179,14 @@ std::optional<HttpResponse> refuse_model(const ReadyModel& model, ModelClass kin
 // Everything that can be refused before a handler runs.
 std::optional<HttpResponse> refuse(const ServerState& state, const HttpRequest& request,
                                    const Match& match) {
-  if (!match.path_only)
-    return error_response(404, "there is no such route: those of the OpenAI API are under /v1");
-  if (!match.route) return method_not_allowed(request.path);
+  if (!match.path_only) {
+    const bool twice = request.path.starts_with("/v1/v1/");
+    return error_response(404, twice ? "there is no such route: the client's base URL and the path "
+                                       "both have /v1"
+                                     : "there is no such route: those of the OpenAI API are under "
+                                       "/v1");
+  }
+  if (!match.route) return method_not_allowed(request);
   if (match.route->model == kNotServed) return not_served(match.route->path);
   if (match.route->limit == LimitClass::kJson) {
     if (auto refusal = refuse_content_type(request)) return refusal;

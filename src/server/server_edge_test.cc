@@ -176,7 +176,7 @@ TEST(Edge, APromptOfTokenIdsMayFillTheContext) {
   EXPECT_EQ(ask(599'999).status, 200);
   const TestResponse refused = ask(600'001);
   EXPECT_EQ(refused.status, 400);
-  EXPECT_NE(refused.body.find("the maximum context length is 600000"), std::string::npos)
+  EXPECT_NE(refused.body.find("this model's maximum context length is 600000"), std::string::npos)
       << refused.body;
 }
 

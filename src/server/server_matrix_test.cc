@@ -188,7 +188,7 @@ bool names_field(const std::string& message, const std::string& name) {
   const bool by_other_name =
       name == "min_new_tokens" && message.find("min_tokens") != std::string::npos;
   return by_other_name || message.find(name) != std::string::npos ||
-         message.find("the maximum context length is") != std::string::npos;
+         message.find("maximum context length is") != std::string::npos;
 }
 
 // What is named and is not there.

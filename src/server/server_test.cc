@@ -476,7 +476,7 @@ TEST(Server, APromptThatCannotFitNamesBothNumbers) {
   const std::string near = refusal(std::string(30, 'z')), far = refusal(std::string(400, 'z'));
   EXPECT_EQ(near.find("more than"), std::string::npos) << near;
   // A text that is far too long is not encoded to its end.
-  EXPECT_NE(far.find("more than 40 tokens, but the maximum context length is 20"),
+  EXPECT_NE(far.find("more than 40 tokens, and this model's maximum context length is 20"),
             std::string::npos)
       << far;
 }

@@ -103,7 +103,10 @@ Result<ToolChoice> read_openai_tool_choice(const Json& body) {
   if (!choice || choice->is_null()) return ToolChoice{};
   if (*choice == Json("auto")) return ToolChoice{Choice::kAuto, {}};
   if (*choice == Json("none")) return ToolChoice{Choice::kNone, {}};
-  if (*choice == Json("required")) return ToolChoice{Choice::kRequired, {}};
+  // "any" is Mistral's word.
+  if (*choice == Json("required") || *choice == Json("any")) {
+    return ToolChoice{Choice::kRequired, {}};
+  }
   const Json* type = choice->find("type");
   const Json* function = choice->find("function");
   const Json* name = function ? function->find("name") : choice->find("name");

@@ -235,7 +235,7 @@ def test_a_made_model_answers_every_protocol(server, client):
         (lambda client: client.embed(NAME, "x"), 400, "--embedding"),
         (lambda client: client.embeddings(NAME, "x"), 400, "--embedding"),
         (lambda client: client.chat(NAME, QUESTION, think=True), 400, "think"),
-        (lambda client: client.chat(NAME, QUESTION, options={"num_ctx": 4096}), 400, "options.num_ctx"),
+        (lambda client: client.chat(NAME, QUESTION, options={"num_ctx": 0}), 400, "options.num_ctx"),
         (lambda client: client.chat(NAME, QUESTION, options={"mirostat": 1}), 400, "options.mirostat"),
         (lambda client: list(client.chat(NAME, QUESTION, options={"top_p": 3}, stream=True)), 400, "options.top_p"),
         (lambda client: client.generate(NAME, "x", suffix="y"), 400, "suffix is not supported by this model"),

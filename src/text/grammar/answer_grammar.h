@@ -23,6 +23,11 @@ struct AnswerForm {
   std::string pattern;               // kRegex, kGbnf
   std::vector<std::string> choices;  // kChoice
   std::string field;                 // of the request, which errors name
+
+  bool asks_for_the_same(const AnswerForm& other) const {
+    return kind == other.kind && schema == other.schema && pattern == other.pattern &&
+           choices == other.choices;
+  }
 };
 
 // Of a part of a field its root, which an error names: "tools" of "tools[0].function".

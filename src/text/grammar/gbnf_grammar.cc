@@ -90,7 +90,8 @@ class GbnfParser {
     const std::string name = this->name();
     if (name.empty()) return error("a rule must begin with its name");
     skip(Lines::kAll);
-    if (!take("::=")) return error("::= must follow the name of a rule");
+    if (!take("::="))
+      return error("::= must follow the name of a rule (grammars are GBNF: root ::= ...)");
     NamedRule& known = rule_of(name);
     if (std::exchange(known.defined, true)) {
       return error(fmt::format("the rule \"{}\" is there twice", name.substr(0, kNameMax)));
