@@ -105,7 +105,7 @@ Status read_ngram_layers(const Json& list, const ConfigSource& source, ModelConf
     layers.push_back(index);
   }
   std::ranges::sort(layers);
-  layers.erase(std::ranges::unique(layers).begin(), layers.end());
+  layers.erase(std::unique(layers.begin(), layers.end()), layers.end());
   return ok_status();
 }
 
