@@ -34,7 +34,10 @@ bool is_glm(const ModelFamily& family) {
 }
 
 bool is_refused_as_gguf(const ModelFamily& family) {
-  return family.other_mixer == LayerMixer::kDeltaNet || has_no_gguf(family.architecture);
+  // Folders of Qwen 3 VL's mixtures have turned stacks of experts, which files here have not: its
+  // tiny models are of both formats.
+  return family.other_mixer == LayerMixer::kDeltaNet || family.architecture == "qwen3vlmoe" ||
+         has_no_gguf(family.architecture);
 }
 
 void add_experts(const ModelFamily& family, ModelConfig& config) {
