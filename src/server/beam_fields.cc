@@ -61,16 +61,14 @@ constexpr Field<Settings> kFields[] = {
 };
 
 // A field without which nothing would be searched; nullptr: none asks for a search.
-const char* field_of_search(const Json& body, const SearchSettings& search) {
+// `n`: answers that are asked for; the best of as many are all.
+const char* field_of_search(const Json& body, const SearchSettings& search, int32_t n) {
   const auto has = [&](const char* name) {
     const Json* value = body.find(name);
     return value != nullptr && !value->is_null();
   };
   if (has("beam_width")) return "beam_width";
-  // As many as there are to be: nothing is chosen.
-  const Json* const n = body.find("n");
-  const bool all = n != nullptr && body.find("best_of") != nullptr && *n == *body.find("best_of");
-  if (has("best_of") && search.width != 1 && !all) return "best_of";
+  if (has("best_of") && search.width != 1 && search.width != n) return "best_of";
   if (search.length_penalty != 1) return "length_penalty";
   return search.early_stopping != EarlyStopping::kNo ? "early_stopping" : nullptr;
 }
@@ -91,7 +89,7 @@ std::span<const Field<Settings>> beam_fields() { return kFields; }
 Status settle_beams(const Json& body, Settings& settings) {
   const SearchSettings& search = settings.search;
   if (!search.wanted) {
-    const char* field = field_of_search(body, search);
+    const char* field = field_of_search(body, search, settings.sampling.n);
     if (field == nullptr) return ok_status();
     return invalid_argument(fmt::format("{} needs use_beam_search to be true", field), field);
   }

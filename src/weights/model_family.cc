@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <iterator>
 #include <tuple>
 #include <vector>
 
@@ -203,19 +204,23 @@ bool activations_fit_f16(const ModelConfig& config) {
 
 namespace {
 
-// Names that GGUF files alone have of a class, whose keys begin with them.
+// Names that GGUF files alone have of a class, whose keys begin with them, and what the model is:
+// as text those that see are what they are made of; of Nemotron-H's mixtures tensors have other
+// names.
+struct GgufOnlyName {
+  std::string_view name, hf_class, architecture;
+};
+constexpr GgufOnlyName kGgufOnlyNames[] = {
+    {"nemotron_h_moe", "NemotronHForCausalLM", "nemotron_h_moe"},
+    {"qwen2vl", "Qwen2VLForConditionalGeneration", "qwen2"},
+    {"qwen3vl", "Qwen3VLForConditionalGeneration", "qwen3"}};
+
 const ModelFamily* find_gguf_only_family(std::string_view architecture) {
-  struct Name {
-    std::string_view architecture, hf_class;
-  };
-  constexpr Name kNames[] = {{"nemotron_h_moe", "NemotronHForCausalLM"},
-                             {"qwen2vl", "Qwen2VLForConditionalGeneration"},
-                             {"qwen3vl", "Qwen3VLForConditionalGeneration"}};
   static const std::vector<ModelFamily> kFamilies = [&] {
     std::vector<ModelFamily> families;
-    for (const Name& name : kNames) {
-      families.push_back(*find_hf_family(name.hf_class));
-      families.back().architecture = name.architecture;
+    for (const GgufOnlyName& of : kGgufOnlyNames) {
+      families.push_back(*find_hf_family(of.hf_class));
+      families.back().architecture = of.name;
     }
     return families;
   }();
@@ -226,9 +231,8 @@ const ModelFamily* find_gguf_only_family(std::string_view architecture) {
 }  // namespace
 
 std::string_view architecture_of_gguf(std::string_view name) {
-  // As text these are what they are made of; of Nemotron-H's mixtures tensors have other names.
-  if (name == "qwen2vl") return "qwen2";
-  return name == "qwen3vl" ? "qwen3" : name;
+  const auto* const found = std::ranges::find(kGgufOnlyNames, name, &GgufOnlyName::name);
+  return found == std::end(kGgufOnlyNames) ? name : found->architecture;
 }
 
 Result<const ModelFamily*> find_gguf_family(const GgufFile& file) {

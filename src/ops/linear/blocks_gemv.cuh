@@ -1,10 +1,10 @@
 // The kernel of blocks_gemv.h. A thread block has some packed groups (16 rows of W) and deals the
 // stages of K of all of them to its warps. Each warp keeps stages on their way into its own ring in
-// shared memory (one lane starts the copies), from one group into the next, so that nobody waits
-// for anybody but at the end of a round of groups, where the warps' sums meet. The first stages are
-// on their way before earlier kernels have ended, the others behind x, which would wait for them in
-// memory's queues. x is whole in shared memory, in the order in which products read it, normalised
-// where a norm stands before the product.
+// shared memory (an elected lane starts the copies), from one group into the next, so that nobody
+// waits for anybody but at the end of a round of groups, where the warps' sums meet. The first
+// stages are on their way before earlier kernels have ended, the others behind x, which would wait
+// for them in memory's queues. x is whole in shared memory, in the order in which products read it,
+// normalised where a norm stands before the product.
 //
 // Several rows of x are multiplied in F16, by quants that have become F16.
 //
