@@ -58,9 +58,9 @@ class BlocksGemvBlock {
   static constexpr int kRoundParts = 4;  // packed_stage.cuh's rounds
   static constexpr int kRoundChunks = kRoundParts / Stage::kPartsOfChunk;
   static_assert(Stage::kParts % kRoundParts == 0);
-  // Of a warp's ring, asked for before x, which waits for them in memory's queues. Of 2, 3 and 5 a
-  // layer of an 8B shape takes 45.6, 47.6 and 48.9 us in Q4_K.
-  static constexpr int32_t kEarlyStages = 2;
+  // Of a warp's ring, asked for before x, which waits for them in memory's queues. Of 1, 2, 3 and 5
+  // a layer of an 8B shape takes 42.8, 43.4, 47.6 and 48.9 us in Q4_K with one row.
+  static constexpr int32_t kEarlyStages = kOneRow ? 1 : 2;
 
  public:
   __device__ __forceinline__ BlocksGemvBlock(const BlocksGemvArguments<T>& args, std::byte* shared,
@@ -91,38 +91,31 @@ class BlocksGemvBlock {
     find_source();
   }
 
-  // Before earlier kernels have ended: nobody writes W or the norm's weights.
+  // What needs nothing of earlier kernels, which may still run: nobody writes W or the norm's
+  // weights. The warp that asks for x waits for them here, and asks for it before W.
   __device__ __forceinline__ void ask_early() {
     if (elect_one()) {
 #pragma unroll 1
       for (int32_t i = 0; i < args_.plan.stages; ++i) arrived_[i].init(1);
-      if (warp_ == 0) {
+      if (asks_for_x()) {
         barriers_.norm.init(1);
         barriers_.x.init(1);
       }
       fence_barrier_init();
-      if (warp_ == 0 && args_.norm != nullptr) {
-        const uint32_t bytes = static_cast<uint32_t>(common_.weight.chunks) * 32 * sizeof(float);
-        barriers_.norm.arrive_expecting(bytes);
-        copy_bytes(norm(), args_.norm, bytes, barriers_.norm);
-      }
+      if (asks_for_x()) ask_for_rows();
     }
+    __syncwarp();
     if (threadIdx.x < kBlocksGemvRowsMax) beyond_[threadIdx.x] = false;
-    __syncthreads();
     ask_stages(0, min(kEarlyStages, args_.plan.stages));
   }
 
   __device__ __forceinline__ void take_rows() {
-    if (kOneRow && warp_ == 0 && elect_one()) {
-      const uint32_t bytes = static_cast<uint32_t>(common_.weight.chunks) * 32 * sizeof(T);
-      barriers_.x.arrive_expecting(bytes);
-      copy_bytes(x_, args_.x.data, bytes, barriers_.x);
-    }
     if constexpr (kOneRow) {
       const int32_t row = first_group_ * kBlocksRows + static_cast<int32_t>(threadIdx.x);
       if (common_.accumulates && row < common_.weight.rows) before_ = y_of_row(row);
     }
     ask_stages(kEarlyStages, args_.plan.stages);
+    __syncthreads();
     if constexpr (kOneRow) {
       take_row();
     } else {
@@ -188,6 +181,22 @@ class BlocksGemvBlock {
     turn.begin(first, groups, stages_of_group_, warp_);
   }
 
+  __device__ __forceinline__ bool asks_for_x() const { return warp_ == kWarps - 1; }
+  // The norm's weights and one row of x, as they are; by one thread.
+  __device__ __forceinline__ void ask_for_rows() {
+    const auto columns = static_cast<uint32_t>(common_.weight.chunks) * 32;
+    if (args_.norm != nullptr) {
+      const auto bytes = columns * static_cast<uint32_t>(sizeof(float));
+      barriers_.norm.arrive_expecting(bytes);
+      copy_bytes(norm(), args_.norm, bytes, barriers_.norm);
+    }
+    if constexpr (kOneRow) {
+      const auto bytes = columns * static_cast<uint32_t>(sizeof(T));
+      barriers_.x.arrive_expecting(bytes);
+      wait_for_earlier_kernels();
+      copy_bytes(x_, args_.x.data, bytes, barriers_.x);
+    }
+  }
   __device__ __forceinline__ void ask_stages(int32_t first, int32_t end) {
 #pragma unroll 1
     for (int32_t slot = first; slot < end; ++slot) ask(slot);
@@ -319,6 +328,11 @@ class BlocksGemvBlock {
     }
     __syncthreads();
   }
+  // Rounded, of magnitudes below 2^22, without the unit that converts: a fraction's last bit is 1.
+  static __device__ __forceinline__ int32_t to_integer(float x) {
+    constexpr float kOnes = 0x1.8p23f;
+    return __float_as_int(x + kOnes) - __float_as_int(kOnes);
+  }
   // Quad c has the high bytes of columns 4c to 4c + 3 and 16 + 4c to 16 + 4c + 3 of 32, then their
   // low bytes. A part's largest magnitude becomes 127 * 256. By whole warps, which shuffle.
   __device__ __forceinline__ void leave_item(const Columns& x, int32_t chunk, int32_t quad,
@@ -339,7 +353,7 @@ class BlocksGemvBlock {
     }
 #pragma unroll
     for (int e = 0; e < 8; ++e) {
-      numbers[e] = __float2int_rn(x[e] * factors[e / 4]);
+      numbers[e] = to_integer(x[e] * factors[e / 4]);
       sums[e / 4] += numbers[e];
     }
 #pragma unroll
@@ -348,14 +362,13 @@ class BlocksGemvBlock {
       sum += __shfl_xor_sync(0xffffffffu, sum, 2);
     }
     if (!there) return;
+    // Byte `byte` of four numbers.
     const auto bytes = [&](int half, int byte, int32_t more) {
-      uint32_t word = 0;
+      uint32_t of[4];
 #pragma unroll
-      for (int e = 0; e < 4; ++e) {
-        const auto number = static_cast<uint32_t>(numbers[4 * half + e] + more);
-        word |= (number >> (8 * byte) & 0xff) << (8 * e);
-      }
-      return word;
+      for (int e = 0; e < 4; ++e) of[e] = static_cast<uint32_t>(numbers[4 * half + e] + more);
+      const uint32_t pair = byte == 0 ? 0x0040 : 0x0051;
+      return __byte_perm(__byte_perm(of[0], of[1], pair), __byte_perm(of[2], of[3], pair), 0x5410);
     };
     // Low bytes are signed: -128 to 127.
     *reinterpret_cast<uint4*>(x_ + chunk * 64 + quad * 16) = {bytes(0, 1, 128), bytes(1, 1, 128),

@@ -200,8 +200,9 @@ BlocksGemvPlan plan_blocks_gemv(const FusedProduct& product, const LinearWeight:
   if (m == 0 || k % (32 * packed_stage_chunks(format.low_bits)) != 0) return {};
   const int64_t stage = kBlocksGemvWarps * stage_bytes(format);
   const int64_t units = segment.group_count / dealt;
-  const int64_t share = divide_up(units, int64_t{sm_count});
-  const int64_t blocks = divide_up(units, share);
+  const int64_t share = divide_up(units, int64_t{sm_count});  // at most
+  // Multiprocessors left over would only read less: 46.0 and 45.3 us a layer of an 8B shape.
+  const int64_t blocks = std::min(units, int64_t{sm_count});
   const int64_t sums_of_unit = dealt * 4 * kBlocksGemvWarps * kLinearGroupRows * m;
   // Sums of one round after the other: while some warps add them up others may have begun.
   const bool one_round = share * sums_of_unit <= kSumsOfRounds;
