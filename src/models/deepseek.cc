@@ -98,7 +98,10 @@ DecoderSpec axk2_spec(const ModelConfig& config) {
     attention.gate_dim = attention.value_dim;
     attention.query_and_gates = true;
     layer.mixer_gate_rank = rank;
-    if (std::holds_alternative<MixtureSpec>(layer.feed_forward)) layer.network_gate_rank = rank;
+    auto* const mixture = std::get_if<MixtureSpec>(&layer.feed_forward);
+    if (mixture == nullptr) continue;
+    mixture->router.others_are_zero = true;
+    layer.network_gate_rank = rank;
   }
   return spec;
 }

@@ -112,10 +112,11 @@ Json inkling_spelling(const Json& json) {
   ModelConfig assumed;
   inkling_defaults(assumed);
   Json read = Json::object();
+  // Of other classes: nothing rotates, weights are always normalised, no matrix is tied.
+  constexpr std::array<std::string_view, 5> kNotRead{
+      "rope_theta", "rope_parameters", "rope_scaling", "norm_topk_prob", "tie_word_embeddings"};
   for (const auto& [key, value] : json.as_object()) {
-    if (key != "rope_theta" && key != "rope_parameters" && key != "rope_scaling") {
-      read.set(key, value);
-    }
+    if (std::ranges::find(kNotRead, key) == kNotRead.end()) read.set(key, value);
   }
   if (const Json* const types = said_member(json, "layer_types")) {
     read.set(std::string(kOwnTypes), *types);

@@ -85,6 +85,15 @@ TEST(InklingFamily, QueriesMayGrowAndOutputsBeFewer) {
   EXPECT_EQ(config.logit_divisor, 3);
 }
 
+// Of two names of one number the later one of the class; keys of other classes are not read.
+TEST(InklingFamily, ReadsWhatItsClassReads) {
+  const ModelConfig config = config_of(R"("embedding_multiplier": 7, "norm_topk_prob": false,
+      "logits_mup_width_multiplier": 3, "tie_word_embeddings": true)");
+  EXPECT_EQ(config.logit_divisor, 7);
+  EXPECT_EQ(config.experts.normalised, true);
+  EXPECT_FALSE(config.tied_embeddings);
+}
+
 TEST(InklingFamily, WhatIsNotSupportedIsRefusedByItsName) {
   EXPECT_EQ(error_of(R"("shared_expert_sink": false)"),
             "config.json: shared_expert_sink: is not supported, only true or none");

@@ -241,6 +241,19 @@ TEST(KinFamilies, EmbeddingsAreTiedOutsideOfATextHalf) {
   }
 }
 
+// Other classes' keys, which these do not read.
+TEST(KinFamilies, ApertusKnowsNoWindow) {
+  for (const char* hf_class : {"ApertusForCausalLM", "Apertus1p5TextForCausalLM"}) {
+    const auto plain = config_of(hf_class, "");
+    const auto more = config_of(
+        hf_class, R"(, "sliding_window": 5, "rotary_dim": 4, "query_pre_attn_scalar": 3)");
+    ASSERT_TRUE(plain.ok() && more.ok()) << more.status().message();
+    EXPECT_EQ(more->window, 0);
+    EXPECT_EQ(more->rope_dim, plain->rope_dim);
+    EXPECT_EQ(more->attention_scale, plain->attention_scale);
+  }
+}
+
 TEST(KinFamilies, ApertusMayHaveFewerOutputsThanTokens) {
   const auto config = config_of("Apertus1p5TextForCausalLM", R"(, "output_vocab_size": 80)");
   ASSERT_TRUE(config.ok()) << config.status().message();

@@ -336,7 +336,12 @@ Json without_unread_keys(const ModelFamily& family, const Json& json) {
         "moe_layer_end_index", "mlp_layer_types"}},
       {"Qwen4ExpForCausalLM",
        {"use_sliding_window", "sliding_window", "mlp_only_layers", "decoder_sparse_step",
-        "moe_layer_interval", "moe_layer_end_index", "mlp_layer_types"}},
+        "moe_layer_interval", "moe_layer_end_index", "mlp_layer_types", "rotary_dim",
+        "query_pre_attn_scalar"}},
+      {"ApertusForCausalLM",
+       {"use_sliding_window", "sliding_window", "rotary_dim", "query_pre_attn_scalar"}},
+      {"Apertus1p5TextForCausalLM",
+       {"use_sliding_window", "sliding_window", "rotary_dim", "query_pre_attn_scalar"}},
       {"Kolibri1ForCausalLM",
        {"use_sliding_window", "max_window_layers", "mlp_only_layers", "decoder_sparse_step",
         "moe_layer_interval", "moe_layer_end_index", "mlp_layer_types"}}};

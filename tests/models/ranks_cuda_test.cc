@@ -80,7 +80,9 @@ std::vector<double> distances(const std::vector<TokenLogprobs>& a,
                               const std::vector<TokenLogprobs>& b) {
   std::vector<double> all = {0};
   for (size_t i = 0; i < std::min(a.size(), b.size()) && a[i].token == b[i].token; ++i) {
-    all.push_back(std::abs(double{a[i].logprob} - b[i].logprob));
+    // Tokens that are none of the outputs have no probability on both.
+    const bool equal = a[i].logprob == b[i].logprob;
+    all.push_back(equal ? 0.0 : std::abs(double{a[i].logprob} - b[i].logprob));
   }
   std::ranges::sort(all);
   return all;

@@ -14,9 +14,9 @@ namespace headrace::state_engine_test {
 namespace {
 
 constexpr int32_t kVocab = 96;
-constexpr const char* kModels[] = {"lfm2",      "qwen35", "qwen3-next",      "mamba2",
-                                   "falcon-h1", "rwkv7",  "recurrent-gemma", "kimi-linear",
-                                   "minimax",   "inkling"};
+constexpr const char* kModels[] = {"lfm2",      "qwen35",  "qwen3-next",      "mamba2",
+                                   "falcon-h1", "rwkv7",   "recurrent-gemma", "kimi-linear",
+                                   "minimax",   "inkling", "qwen4-exp"};
 
 StackOptions options_of(const char* model) {
   return {.model = std::string("tests/data/models/") + model,

@@ -84,7 +84,9 @@ std::vector<double> distances(const std::vector<TokenLogprobs>& a,
   std::vector<double> all;
   for (size_t i = 0; i < std::min(a.size(), b.size()); ++i) {
     if (a[i].token != b[i].token) return all;  // texts go apart here
-    all.push_back(std::abs(double{a[i].logprob} - b[i].logprob));
+    // Tokens that are none of the outputs have no probability on both.
+    const bool equal = a[i].logprob == b[i].logprob;
+    all.push_back(equal ? 0.0 : std::abs(double{a[i].logprob} - b[i].logprob));
   }
   return all;
 }

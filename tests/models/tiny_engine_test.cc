@@ -160,7 +160,8 @@ INSTANTIATE_TEST_SUITE_P(EqualBits, TinyEngineBits, ::testing::ValuesIn(kEqualBi
 
 // Latents, states and experts over ranks, in little memory that is full of NaN.
 TEST(TinyEngine, RanksAnswerAsOne) {
-  for (const char* name : {"glm4-moe-lite", "qwen2-moe", "qwen35-moe", "axk2", "qwen4-exp"}) {
+  for (const char* name :
+       {"glm4-moe-lite", "qwen2-moe", "qwen35-moe", "axk2", "qwen4-exp", "inkling", "apertus15"}) {
     SCOPED_TRACE(name);
     StackOptions options = stack_options(std::string(kFolder) + "/" + name);
     options.device.batch_invariant = true;

@@ -46,6 +46,9 @@ struct RouterRule {
   float scale = 1.0f;
   int32_t groups = 1;  // divides E
   int32_t groups_used = 1;
+  // Experts of groups that are left out count as 0 and may be chosen before those whose biased
+  // scores are less (A.X-K2); otherwise they are behind all.
+  bool others_are_zero = false;
   SharedExpert shared = SharedExpert::kNone;
 
   int32_t logits() const { return experts + (shared == SharedExpert::kGated ? 1 : 0); }

@@ -147,6 +147,22 @@ class RoutedRow {
       if (!is_used(g)) continue;
       for (int32_t e = g * size; e < (g + 1) * size; ++e) best.offer(e, by_score);
     }
+    if (rule_.others_are_zero) choose_among_zeros(experts);
+  }
+
+  // `experts`: the best of the groups that are used, best first. The others' go before those whose
+  // scores are below 0.
+  void choose_among_zeros(int32_t* experts) const {
+    const int32_t size = rule_.experts / rule_.groups;
+    int32_t* const end = experts + rule_.used;
+    int32_t* at = std::find_if(experts, end, [&](int32_t e) { return choice_score(e) < 0; });
+    for (int32_t g = 0; g < rule_.groups && at < end; ++g) {
+      if (is_used(g)) continue;
+      for (int32_t e = g * size; e < (g + 1) * size && at < end; ++e) {
+        std::copy_backward(at, end - 1, end);
+        *at++ = e;
+      }
+    }
   }
 
   bool is_used(int32_t group) const {

@@ -146,6 +146,23 @@ TEST(RouteExpertsCuda, IsTheCpusForEveryRule) {
   }
 }
 
+// Biases that leave many scores below 0.
+TEST(RouteExpertsCuda, ExpertsOfOtherGroupsMayCountAsZero) {
+  HR_CUDA_DEVICE_OR_SKIP(cuda);
+  const RouterRule rule{.experts = 256,
+                        .used = 24,
+                        .scores = RouterScores::kSigmoid,
+                        .normalised = true,
+                        .groups = 8,
+                        .groups_used = 1,
+                        .others_are_zero = true};
+  for (const int64_t rows : {1, 17, 300}) {
+    Rng rng(static_cast<uint64_t>(rows));
+    const std::vector<float> logits = random_floats(rng, rows * rule.experts, 2.0f);
+    expect_as_cpu(cuda, logits, rule, random_floats(rng, rule.experts, 2.0f));
+  }
+}
+
 TEST(RouteExpertsCuda, ManyRows) {
   HR_CUDA_DEVICE_OR_SKIP(cuda);
   const RouterRule rule{.experts = 128, .used = 8, .normalised = true};

@@ -272,6 +272,24 @@ TEST(RouteExperts, ExpertsOfTheBestGroups) {
   EXPECT_TRUE(choices[0].contains(1) && choices[0].contains(2));
 }
 
+// Of the better group two scores are above 0 and one is not.
+TEST(RouteExperts, ExpertsOfOtherGroupsMayCountAsZero) {
+  RouterRule rule{
+      .experts = 6, .used = 3, .scores = RouterScores::kSigmoid, .groups = 2, .groups_used = 1};
+  const std::vector<float> bias{-1, -0.9f, -1, 0.2f, -2, 0.1f};
+  const auto chosen = [&] {
+    std::vector<int32_t> experts;
+    for (const auto& [expert, weight] : route(row_of({0, 0, 0, 0, 0, 0}), rule, bias.data())[0]) {
+      EXPECT_EQ(weight, 0.5f);
+      experts.push_back(expert);
+    }
+    return experts;
+  };
+  EXPECT_EQ(chosen(), (std::vector<int32_t>{3, 4, 5}));
+  rule.others_are_zero = true;
+  EXPECT_EQ(chosen(), (std::vector<int32_t>{0, 3, 5}));
+}
+
 TEST(RouteExperts, ASharedExpertIsTheLastOfEveryRow) {
   for (const auto shared : {SharedExpert::kWhole, SharedExpert::kGated}) {
     const RouterRule rule{.experts = 5, .used = 2, .normalised = true, .shared = shared};

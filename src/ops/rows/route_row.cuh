@@ -182,7 +182,8 @@ class RowRouter {
         better += ahead ? 1 : 0;
       }
       if (better < rule_.groups_used) continue;
-      for (int32_t e = g * size; e < (g + 1) * size; ++e) keys_[e] = 0;
+      const uint64_t key = rule_.others_are_zero ? key_of(0.0) : 0;
+      for (int32_t e = g * size; e < (g + 1) * size; ++e) keys_[e] = key;
     }
     __syncwarp();
   }
