@@ -112,9 +112,9 @@ Json inkling_spelling(const Json& json) {
   ModelConfig assumed;
   inkling_defaults(assumed);
   Json read = Json::object();
-  // Of other classes: nothing rotates, weights are always normalised, no matrix is tied.
-  constexpr std::array<std::string_view, 5> kNotRead{
-      "rope_theta", "rope_parameters", "rope_scaling", "norm_topk_prob", "tie_word_embeddings"};
+  // Of other classes: nothing rotates, weights are always normalised.
+  constexpr std::array<std::string_view, 4> kNotRead{"rope_theta", "rope_parameters",
+                                                     "rope_scaling", "norm_topk_prob"};
   for (const auto& [key, value] : json.as_object()) {
     if (std::ranges::find(kNotRead, key) == kNotRead.end()) read.set(key, value);
   }
@@ -137,6 +137,7 @@ Json inkling_spelling(const Json& json) {
 Status read_inkling(const Json& json, const ConfigSource& source, ModelConfig& config) {
   if (config.architecture != "inkling") return ok_status();
   HR_RETURN_IF_ERROR(check_kinds(json, source));
+  config.tied_embeddings = config.tied_embeddings && !config.head.matrix;  // whatever a file says
   MixerConfig& mixers = config.mixers;
   mixers.by_layer.assign(static_cast<size_t>(config.layers), LayerMixer::kConvolved);
   HR_ASSIGN_OR_RETURN(mixers.head_sizes.profiles.count,

@@ -278,8 +278,9 @@ TEST(RouteExperts, ExpertsOfOtherGroupsMayCountAsZero) {
       .experts = 6, .used = 3, .scores = RouterScores::kSigmoid, .groups = 2, .groups_used = 1};
   const std::vector<float> bias{-1, -0.9f, -1, 0.2f, -2, 0.1f};
   const auto chosen = [&] {
+    const Choices choices = route(row_of({0, 0, 0, 0, 0, 0}), rule, bias.data());
     std::vector<int32_t> experts;
-    for (const auto& [expert, weight] : route(row_of({0, 0, 0, 0, 0, 0}), rule, bias.data())[0]) {
+    for (const auto& [expert, weight] : choices[0]) {
       EXPECT_EQ(weight, 0.5f);
       experts.push_back(expert);
     }
