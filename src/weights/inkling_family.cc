@@ -137,7 +137,6 @@ Json inkling_spelling(const Json& json) {
 Status read_inkling(const Json& json, const ConfigSource& source, ModelConfig& config) {
   if (config.architecture != "inkling") return ok_status();
   HR_RETURN_IF_ERROR(check_kinds(json, source));
-  config.tied_embeddings = config.tied_embeddings && !config.head.matrix;  // whatever a file says
   MixerConfig& mixers = config.mixers;
   mixers.by_layer.assign(static_cast<size_t>(config.layers), LayerMixer::kConvolved);
   HR_ASSIGN_OR_RETURN(mixers.head_sizes.profiles.count,

@@ -211,6 +211,7 @@ class JsonConfigReader {
     HR_ASSIGN_OR_RETURN(config_.tied_embeddings, flag_or(outside ? outer_ : json_, kTied, outer));
     HR_ASSIGN_OR_RETURN(config_.tied_embeddings,
                         flag_or(json_, "tie_embedding", config_.tied_embeddings));  // LFM2's
+    if (config_.architecture == "inkling") config_.tied_embeddings = false;  // whatever a file says
     HR_ASSIGN_OR_RETURN(config_.qkv_bias, flag_or(json_, "attention_bias", config_.qkv_bias));
     HR_ASSIGN_OR_RETURN(config_.attention_out_bias,
                         flag_or(json_, "attention_bias", config_.attention_out_bias));
