@@ -156,6 +156,10 @@ std::string with_doubles_for_long_integers(std::string_view text) {
 Status parse_text(std::string_view text, int depth_max, simdjson::dom::parser& parser,
                   element& root) {
   if (text.data() == nullptr) text = "";  // as an empty file is seen
+  if (constexpr std::string_view kByteOrderMark = "\xef\xbb\xbf";
+      text.starts_with(kByteOrderMark)) {
+    text.remove_prefix(kByteOrderMark.size());  // RFC 8259 8.1
+  }
   // The parser's own depth bound covers its stack; ours is exact.
   if (parser.allocate(std::max<size_t>(text.size(), 1), static_cast<size_t>(depth_max) + 2)) {
     return exhausted("not enough memory for the JSON text");
@@ -165,7 +169,12 @@ Status parse_text(std::string_view text, int depth_max, simdjson::dom::parser& p
     return exhausted(fmt::format("nested deeper than {}", depth_max));
   }
   if (!error) return ok_status();
-  return invalid_argument(fmt::format("not valid JSON: {}", simdjson::error_message(error)));
+  const std::string_view hint =
+      error == simdjson::STRING_ERROR
+          ? " (half of a surrogate pair behind \\u, perhaps: send both or the character itself)"
+          : "";
+  return invalid_argument(
+      fmt::format("not valid JSON: {}{}", simdjson::error_message(error), hint));
 }
 
 // Length of the UTF-8 sequence at text[0], 0 where it is malformed.

@@ -45,6 +45,38 @@ TEST(ClientHabits, PartsMayBeStringsOrInputTexts) {
   EXPECT_EQ(*request->messages.as_array()[0].find("content"), Json("a\nb"));
 }
 
+// LM Studio's examples ask so, as llama.cpp's do.
+TEST(ClientHabits, ALengthBelowZeroIsWhatTheContextLeaves) {
+  for (const char* name : {"max_tokens", "max_completion_tokens", "n_predict"}) {
+    const auto request = chat(kHi, std::string(",\"") + name + "\":-1");
+    ASSERT_TRUE(request.ok()) << request.status().message();
+    EXPECT_TRUE(request->settings.to_context_end);
+    EXPECT_FALSE(request->settings.max_tokens.has_value());
+    EXPECT_FALSE(chat(kHi, std::string(",\"") + name + "\":-3").ok());
+  }
+}
+
+TEST(ClientHabits, ABodyMayBeginWithAByteOrderMark) {
+  ServerFixture f;
+  EXPECT_EQ(f.post("/v1/completions", "\xef\xbb\xbf{\"prompt\":\"a\",\"max_tokens\":1}").status,
+            200);
+}
+
+TEST(ClientHabits, ErrorsOfTheWireSayWhatToDo) {
+  const auto answer_to = [](std::string_view bytes) {
+    ServerFixture f;
+    TestClient client(f.server->port());
+    client.send(std::string(bytes));
+    const auto response = client.read_response();
+    return response ? response->body : std::string();
+  };
+  EXPECT_NE(answer_to("\x16\x03\x01").find("not TLS: use http://"), std::string::npos);
+  EXPECT_NE(answer_to("POST /v1/completions HTTP/1.1\r\nHost: x\r\nContent-Length: 2\r\n"
+                      "Content-Length: 2\r\n\r\n{}")
+                .find("send Content-Length once"),
+            std::string::npos);
+}
+
 TEST(ClientHabits, OneFormMayComeByTwoNames) {
   const std::string one = R"(,"guided_regex":"a+","structured_outputs":{"regex":"a+"})";
   EXPECT_TRUE(chat(kHi, one).ok()) << chat(kHi, one).status().message();

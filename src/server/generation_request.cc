@@ -163,8 +163,8 @@ Status read_seed(const Json& value, const Context&, Settings& settings) {
   return ok_status();
 }
 
-// llama.cpp's max_tokens: below 0, as many as the context holds.
-Status read_n_predict(const Json& value, const Context&, Settings& settings) {
+// Below 0, as llama.cpp and LM Studio have it: as many as the context holds.
+Status read_length(const Json& value, const Context&, Settings& settings) {
   settings.to_context_end = integer_of(value) < 0;
   if (!settings.to_context_end) settings.max_tokens = to_int32(value);
   return ok_status();
@@ -337,9 +337,9 @@ constexpr Field<Settings> kGenerationFields[] = {
     {"bad_words", FieldType::kAny, {}, read_bad_words, kBadWordsSchema},
     {"seed", FieldType::kInteger, {-kInt64Max, kInt64Max}, read_seed},
     {"n", FieldType::kAny, {}, read_choice_count, kChoiceCountSchema},
-    {"max_tokens", FieldType::kInteger, {0, kInt32Max}, HR_STORE(max_tokens, to_int32(v))},
+    {"max_tokens", FieldType::kInteger, {-1, kInt32Max}, read_length},
     {"max_new_tokens", FieldType::kInteger, {0, kInt32Max}, HR_STORE(max_tokens, to_int32(v))},
-    {"n_predict", FieldType::kInteger, {-2, kInt32Max}, read_n_predict},
+    {"n_predict", FieldType::kInteger, {-2, kInt32Max}, read_length},
     {"min_new_tokens",
      FieldType::kInteger,
      {0, kInt32Max},
@@ -449,9 +449,14 @@ constexpr Field<ChatRequest> kChatFields[] = {
     {"messages", FieldType::kAny, {}, read_messages, kMessagesSchema},
     {"max_completion_tokens",
      FieldType::kInteger,
-     {1, kInt32Max},
-     [](const Json& v, const Context&, ChatRequest& r) {
-       return r.settings.max_tokens = to_int32(v), ok_status();
+     {-1, kInt32Max},
+     [](const Json& v, const Context& context, ChatRequest& r) {
+       if (integer_of(v) == 0) {
+         return invalid_argument(
+             "max_completion_tokens must be at least 1 (-1: what the context leaves), got 0",
+             "max_completion_tokens");
+       }
+       return read_length(v, context, r.settings);
      }},
     {"logprobs",
      FieldType::kBool,

@@ -38,7 +38,7 @@ struct GenerationSettings {
   SearchSettings search;
   std::optional<BeamOptions> beams;  // made of it (beam_fields.h); none: answers are sampled
   std::optional<int32_t> max_tokens;
-  bool to_context_end = false;  // n_predict -1: what the context leaves, also of a completion
+  bool to_context_end = false;  // max_tokens -1: what the context leaves, also of a completion
   bool stream = false;
   bool include_usage = false;     // stream_options
   bool continuous_usage = false;  // stream_options.continuous_usage_stats

@@ -47,7 +47,8 @@ const Accepted& generation_rows() {
       {"bad_words", {}},
       {"seed", {"-1", "0", "2^31-1", "2^31"}},  // any 64-bit integer is a seed
       {"n", {}},
-      {"max_tokens", kLength},  // what is too long for the context is refused with both numbers
+      {"max_tokens",
+       {"-1", "2^31-1"}},  // what is too long for the context is refused with both numbers
       {"max_new_tokens", kLength},
       {"n_predict", {"-1", "2^31-1"}},  // -1: as many as fit
       {"min_new_tokens", kCount},
@@ -88,7 +89,7 @@ const Accepted kCompletionRows = {
 };
 const Accepted kChatRows = {
     {"messages", {}},
-    {"max_completion_tokens", kLength},
+    {"max_completion_tokens", {"-1", "2^31-1"}},
     {"logprobs", kOnlyTrue},
     {"top_logprobs", {"0"}},
     {"add_generation_prompt", kOnlyTrue},

@@ -33,7 +33,10 @@ std::optional<HttpError> read_framing(const Fields& fields, const HttpLimits& li
                                       BodyFraming& framing) {
   const auto lengths = fields.count(http::field::content_length);
   const auto encodings = fields.count(http::field::transfer_encoding);
-  if (lengths + encodings > 1) return HttpError{400, "more than one body length"};
+  if (lengths + encodings > 1)
+    return HttpError{400,
+                     "more than one body length: send Content-Length once, or Transfer-Encoding "
+                     "alone"};
   if (encodings == 1) {
     if (fields.version() != 11) return HttpError{400, "Transfer-Encoding needs HTTP/1.1"};
     if (to_lower(view(fields[http::field::transfer_encoding])) != "chunked") {
@@ -79,6 +82,10 @@ size_t HttpHeadCollector::feed(std::string_view bytes) {
 
 void HttpHeadCollector::take(char byte) {
   const bool after_cr = !head_.empty() && head_.back() == '\r';
+  constexpr char kHandshake = 0x16;  // the first byte of TLS
+  if (head_.empty() && line_count_ == 0 && byte == kHandshake) {
+    return fail(400, "this port speaks plain HTTP and not TLS: use http:// in place of https://");
+  }
   if (after_cr != (byte == '\n')) return fail(400, "lines must end with CR LF");
   if (byte == '\0') return fail(400, "a header holds NUL");
   if (head_.size() == line_begin_ && line_count_ > 0 && (byte == ' ' || byte == '\t')) {
@@ -87,8 +94,9 @@ void HttpHeadCollector::take(char byte) {
   head_ += byte;
   if (byte == '\n') return end_line();
   if (head_.size() - line_begin_ > limits_.line_bytes_max)
-    return fail(431, "a header line is too long");
-  if (head_.size() > limits_.head_bytes_max) return fail(431, "the headers are too large");
+    return fail(431, "a header line is too long: shorten the URL, cookies or other headers");
+  if (head_.size() > limits_.head_bytes_max)
+    return fail(431, "the headers are too large: send fewer or shorter ones");
 }
 
 void HttpHeadCollector::end_line() {
@@ -101,7 +109,7 @@ void HttpHeadCollector::end_line() {
   if (empty_line) {
     complete_ = true;
   } else if (line_count_++ > limits_.header_count_max) {
-    fail(431, "there are too many headers");
+    fail(431, "there are too many headers: send fewer");
   }
 }
 

@@ -245,7 +245,7 @@ const FieldCase kFields[] = {
      [](const Request& r) { return r.sampling.presence_penalty == 0.5f; }},
     {"logit_bias", R"({"5": 1})", R"({"x": 1})",
      [](const Request& r) { return r.sampling.logit_bias.size() == 1; }},
-    {"max_tokens", "3", "-1", [](const Request& r) { return r.sampling.max_tokens == 3; }},
+    {"max_tokens", "3", "-2", [](const Request& r) { return r.sampling.max_tokens == 3; }},
     {"n", "2", "0", [](const Request& r) { return r.sampling.n == 2; }},
     {"seed", "7", "0.5", [](const Request& r) { return r.sampling.seed == 7u; }},
     {"stop", R"(["x"])", "[1]"},

@@ -450,7 +450,7 @@ TEST(Server, BadRequestsReachNoEngine) {
         R"({"prompt":"a","temperature":Infinity})", R"({"prompt":"a","n":1e999})",
         R"({"prompt":"a","prompt":"b"})", R"({"prompt":"a","top_p":0})",
         R"({"prompt":"a","n":100000})", R"({"prompt":"a","suffix":"b"})", R"({"prompt":""})",
-        R"({"prompt":[]})", R"({"prompt":"a","max_tokens":-1})"}) {
+        R"({"prompt":[]})", R"({"prompt":"a","max_tokens":-2})"}) {
     const TestResponse response = f.post(kCompletions, body);
     // BOS makes "" a prompt of one token for this model.
     EXPECT_EQ(response.status, body == R"({"prompt":""})" ? 200 : 400) << body;

@@ -259,7 +259,7 @@ def test_a_conversation_with_a_turn_that_only_calls_a_tool(client):
         ({"top_p": 0}, "top_p"),
         ({"n": 0}, "n"),
         ({"n": 100000}, "n"),
-        ({"max_tokens": -1}, "max_tokens"),
+        ({"max_tokens": -2}, "max_tokens"),
         ({"stop": ["x"] * 17}, "stop"),
         ({"logit_bias": {"99999999": 1}}, "logit_bias"),
         ({"presence_penalty": 3}, "presence_penalty"),
@@ -394,7 +394,7 @@ def test_an_access_log_without_prompts(start_server, tmp_path):
     client = server.client()
     client.chat.completions.create(model=NAME, messages=QUESTION, max_tokens=1, extra_headers={"X-Request-Id": "mine-1"})
     with pytest.raises(openai.BadRequestError):
-        client.completions.create(model=NAME, prompt="secret words", max_tokens=-1)
+        client.completions.create(model=NAME, prompt="secret words", max_tokens=-2)
     server.terminate()  # a line is written behind its answer
     lines = log.read_text().splitlines()
     assert [line for line in lines if " POST /v1/chat/completions 200 " in line and "id=mine-1" in line]
