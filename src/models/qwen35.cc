@@ -28,7 +28,7 @@ constexpr auto kQwen35Names = std::to_array<HfTensorName>({
     {"model.layers.{}.linear_attn.A_log", "blk.{}.ssm_a"},
     {"model.layers.{}.linear_attn.norm.weight", "blk.{}.ssm_norm.weight"},
     {"model.layers.{}.linear_attn.out_proj.weight", "blk.{}.ssm_out.weight"},
-    {"model.layers.{}.post_attention_layernorm.weight", "blk.{}.ffn_norm.weight",
+    {"model.layers.{}.post_attention_layernorm.weight", "blk.{}.post_attention_norm.weight",
      kQwen35NormOffset},
 });
 
@@ -54,15 +54,21 @@ Qwen35HfNames qwen35_names() {
   return all;
 }
 
+DeltaTensors tensors_of(const MixerConfig& mixers) {
+  if (mixers.tensors_by_head) return DeltaTensors::kByHead;
+  return mixers.delta.gates_by_head ? DeltaTensors::kGatesByHead : DeltaTensors::kSeparate;
+}
+
 DeltaNetSpec delta_net_of(const ModelConfig& config) {
   const MixerConfig& mixers = config.mixers;
   return {.heads = {.key_heads = mixers.key_heads,
                     .value_heads = mixers.value_heads,
                     .key_dim = mixers.key_dim,
-                    .value_dim = mixers.value_dim},
+                    .value_dim = mixers.value_dim,
+                    .tiled = mixers.delta.tiled},
           .taps = mixers.conv_taps,
           .norm_eps = config.rms_eps,
-          .tensors = mixers.tensors_by_head ? DeltaTensors::kByHead : DeltaTensors::kSeparate,
+          .tensors = tensors_of(mixers),
           .rate_is_log = mixers.rate_is_log};
 }
 
@@ -71,11 +77,13 @@ DeltaNetSpec delta_net_of(const ModelConfig& config) {
 DecoderSpec qwen35_spec(const ModelConfig& config) {
   DecoderSpec spec = uniform_decoder(config);
   for_each_layer(spec, [&](DecoderLayerSpec& layer, int32_t i) {
+    layer.ffn_norm_name = "post_attention_norm";
     layer.attention().qk_norm = QkNorm::kHead;
     layer.attention().gated = config.mixers.gated_attention;
     auto* const mixture = std::get_if<MixtureSpec>(&layer.feed_forward);
-    if (mixture != nullptr && mixture->shared_width > 0) {
-      mixture->router.shared = SharedExpert::kGated;
+    if (mixture != nullptr) {
+      mixture->fused = config.mixers.gemma.experts_fused;
+      if (mixture->shared_width > 0) mixture->router.shared = SharedExpert::kGated;
     }
     if (config.mixers.of(i) == LayerMixer::kDeltaNet) {
       layer.mixer = delta_net_of(config);

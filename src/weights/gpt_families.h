@@ -100,7 +100,7 @@ constexpr bool has_no_gguf(std::string_view architecture) {
          architecture == "zamba2" || architecture == "lfm3" || architecture == "flint" ||
          architecture == "kolibri1" || architecture == "sarvam-moe" ||
          architecture == "minimax-m3" || architecture == "deepseek4" ||
-         architecture == "qwen4exp" || architecture == "inkling";
+         architecture == "qwen4exp" || architecture == "olmo-hybrid" || architecture == "inkling";
 }
 
 void gpt2_defaults(ModelConfig& config);

@@ -278,6 +278,8 @@ struct DeltaRuleConfig {
   float beta_scale = 1;        // what rates of learning are multiplied by (OLMo-Hybrid)
   float decay_floor = 0;       // of the logarithms of decays; 0: none (Ling 3)
   bool sigmoid_gates = false;  // of what is read, in place of SiLU's (Qwen 4)
+  bool tiled = false;          // value heads of a key head lie key_heads apart (GGUF files)
+  bool gates_by_head = false;  // of tensors that do not lie by head, what b and a are made of does
 };
 
 // Of Inkling: what scores gain by how far their keys are away, of profiles of distances.

@@ -15,6 +15,7 @@
 #include "weights/minimax_family.h"
 #include "weights/model_config.h"
 #include "weights/model_family.h"
+#include "weights/qwen35_families.h"
 #include "weights/rwkv_family.h"
 #include "weights/window_families.h"
 
@@ -31,6 +32,9 @@ class GgufConfigReader {
 
   Result<ModelConfig> read() {
     HR_RETURN_IF_ERROR(refuse_unknown_features());
+    if (family_.other_mixer == LayerMixer::kDeltaNet && family_.has_experts()) {
+      config_.ffn = 1;  // no layer has a dense network, and files need not say its width
+    }
     HR_RETURN_IF_ERROR(read_fields(common_fields()));
     HR_RETURN_IF_ERROR(read_fields(family_.fields));
     HR_RETURN_IF_ERROR(leave_out_drafting_layers());
@@ -43,6 +47,7 @@ class GgufConfigReader {
     HR_RETURN_IF_ERROR(read_expert_rules());
     HR_RETURN_IF_ERROR(read_gguf_kimi_linear(file_, source_, config_));
     HR_RETURN_IF_ERROR(read_gguf_minimax(file_, source_, config_));
+    HR_RETURN_IF_ERROR(read_gguf_delta_net(file_, source_, config_));
     read_gguf_kin(file_, config_);
     HR_RETURN_IF_ERROR(read_gguf_windowed(file_, source_, config_));
     HR_RETURN_IF_ERROR(read_latent());
@@ -75,7 +80,7 @@ class GgufConfigReader {
       return file_.unsupported_field(key("expert_count"),
                                      "mixtures of experts of this architecture are not supported");
     }
-    if (family_.other_mixer == LayerMixer::kDeltaNet || has_no_gguf(family_.architecture)) {
+    if (has_no_gguf(family_.architecture)) {
       return file_.unsupported_field(
           "general.architecture",
           fmt::format("GGUF files of {} are not supported: use the model's safetensors",

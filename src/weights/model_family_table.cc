@@ -129,14 +129,19 @@ constexpr auto kLfm2MoeFields = [] {
              kModelLimits.layers_max};
   return fields;
 }();
-// GGUF files of gated DeltaNet are not read yet.
+// GGUF files have the width of all values in the place of that of a head (qwen35_families.h).
 constexpr auto kQwen35Fields = std::to_array<ConfigField>({
     kRmsEps,
-    {&MixerConfig::conv_taps, "", "linear_conv_kernel_dim", 2, kModelLimits.conv_taps_max},
-    {&MixerConfig::key_heads, "", "linear_num_key_heads", 1, kModelLimits.heads_max},
-    {&MixerConfig::value_heads, "", "linear_num_value_heads", 1, kModelLimits.heads_max},
-    {&MixerConfig::key_dim, "", "linear_key_head_dim", 1, kModelLimits.head_dim_max},
+    {&MixerConfig::conv_taps, "ssm.conv_kernel", "linear_conv_kernel_dim", 2,
+     kModelLimits.conv_taps_max, kRequired},
+    {&MixerConfig::key_heads, "ssm.group_count", "linear_num_key_heads", 1, kModelLimits.heads_max,
+     kRequired},
+    {&MixerConfig::value_heads, "ssm.time_step_rank", "linear_num_value_heads", 1,
+     kModelLimits.heads_max, kRequired},
+    {&MixerConfig::key_dim, "ssm.state_size", "linear_key_head_dim", 1, kModelLimits.head_dim_max,
+     kRequired},
     {&MixerConfig::value_dim, "", "linear_value_head_dim", 1, kModelLimits.head_dim_max},
+    {&MixerConfig::drafting_layers, "nextn_predict_layers", "", 0, kModelLimits.layers_max},
 });
 constexpr auto kQwen35MoeFields = [] {
   std::array<ConfigField, kQwen35Fields.size() + 4> fields;

@@ -153,6 +153,45 @@ Status read_ngrams(const Json& json, const ConfigSource& source, ModelConfig& co
   return read_end(json, source, config);
 }
 
+// A flag for each layer, or all but each n-th.
+Status read_gguf_kinds(const GgufFile& file, ModelConfig& config) {
+  const std::string name = config.architecture + ".attention.recurrent_layers";
+  const std::string every = config.architecture + ".full_attention_interval";
+  HR_ASSIGN_OR_RETURN(const auto recurrent, file.optional_array(name));
+  if (recurrent && std::ssize(*recurrent) < config.layers) {
+    return file.corrupt_field(
+        name, fmt::format("{} flags for {} layers", recurrent->size(), config.layers));
+  }
+  HR_ASSIGN_OR_RETURN(const auto interval, file.optional_int(every));
+  const int64_t period = interval.value_or(4);
+  if (period < 1 || period > kModelLimits.layers_max) {
+    return file.corrupt_field(
+        every, fmt::format("{} is outside 1 to {}", period, kModelLimits.layers_max));
+  }
+  config.mixers.by_layer.clear();
+  for (int32_t i = 0; i < config.layers; ++i) {
+    const auto flag = recurrent ? recurrent->int_at(static_cast<size_t>(i)) : (i + 1) % period;
+    if (!flag) return file.corrupt_field(name, "is no list of flags, one a layer");
+    config.mixers.by_layer.push_back(*flag == 0 ? LayerMixer::kAttention : LayerMixer::kDeltaNet);
+  }
+  return ok_status();
+}
+
+// The width of the values of all heads.
+Status read_gguf_value_dim(const GgufFile& file, ModelConfig& config) {
+  MixerConfig& mixers = config.mixers;
+  const std::string name = config.architecture + ".ssm.inner_size";
+  HR_ASSIGN_OR_RETURN(const int64_t inner, file.require_int(name));
+  const int64_t most = int64_t{mixers.value_heads} * kModelLimits.head_dim_max;
+  if (inner < 1 || inner > most || inner % mixers.value_heads != 0) {
+    return file.corrupt_field(
+        name, fmt::format("{} is no width of {} value heads of 1 to {}", inner, mixers.value_heads,
+                          kModelLimits.head_dim_max));
+  }
+  mixers.value_dim = static_cast<int32_t>(inner / mixers.value_heads);
+  return ok_status();
+}
+
 }  // namespace
 
 void qwen35_defaults(ModelConfig& config) {
@@ -199,6 +238,30 @@ Status read_qwen4(const Json& json, const ConfigSource& source, ModelConfig& con
   HR_RETURN_IF_ERROR(read_index(json, source, config));
   HR_RETURN_IF_ERROR(read_gates(json, source, config));
   return read_ngrams(json, source, config);
+}
+
+Status read_gguf_delta_net(const GgufFile& file, const ConfigSource& source, ModelConfig& config) {
+  if (source.family->other_mixer != LayerMixer::kDeltaNet) return ok_status();
+  HR_RETURN_IF_ERROR(read_gguf_kinds(file, config));
+  HR_RETURN_IF_ERROR(read_gguf_value_dim(file, config));
+  MixerConfig& mixers = config.mixers;
+  mixers.gated_attention = true;
+  if (config.experts.count > 0 && !config.experts.normalised) config.experts.normalised = true;
+  // The first layer does not attend, and says nothing of those that do.
+  config.fused.qkv = false;
+  mixers.head_norms.reset();
+  mixers.gemma.experts_fused = file.find_tensor("blk.0.ffn_gate_up_exps.weight") != nullptr;
+  if (config.architecture != "qwen3next") {
+    mixers.delta.tiled = mixers.key_heads != mixers.value_heads;
+    return ok_status();
+  }
+  // Files of llama.cpp's first releases of it have what folders have.
+  const auto first = std::ranges::find(mixers.by_layer, LayerMixer::kDeltaNet);
+  mixers.tensors_by_head = first != mixers.by_layer.end() &&
+                           file.find_tensor(fmt::format(
+                               "blk.{}.ssm_in.weight", first - mixers.by_layer.begin())) != nullptr;
+  mixers.delta.gates_by_head = !mixers.tensors_by_head;
+  return ok_status();
 }
 
 }  // namespace headrace

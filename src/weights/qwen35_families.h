@@ -6,6 +6,7 @@
 #include <array>
 
 #include "base/json.h"
+#include "weights/gguf.h"
 #include "weights/model_family.h"
 
 namespace headrace {
@@ -40,5 +41,7 @@ void qwen4_defaults(ModelConfig& config);
 
 // After the numbers of a config.json. Nothing of other architectures.
 Status read_qwen4(const Json& json, const ConfigSource& source, ModelConfig& config);
+// After the numbers and tensors of a GGUF file. Nothing of other architectures.
+Status read_gguf_delta_net(const GgufFile& file, const ConfigSource& source, ModelConfig& config);
 
 }  // namespace headrace

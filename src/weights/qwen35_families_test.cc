@@ -2,7 +2,10 @@
 
 #include <gtest/gtest.h>
 
+#include <span>
 #include <string>
+
+#include "weights/gguf_fixture.h"
 
 namespace headrace::qwen35_families_test {
 namespace {
@@ -97,6 +100,117 @@ TEST(Qwen35Families, RefusesWhatItHasNotByItsField) {
     EXPECT_NE(error_of(more).find(std::string("config.json: ") + said), std::string::npos)
         << error_of(more);
   }
+}
+
+// What llama.cpp's converter writes of 4 layers and one that drafts.
+GgufBuilder gguf_of(const std::string& architecture) {
+  GgufBuilder builder;
+  builder.add_text("general.architecture", architecture);
+  for (const auto& [name, value] : {std::pair("block_count", 5),
+                                    {"nextn_predict_layers", 1},
+                                    {"context_length", 128},
+                                    {"embedding_length", 32},
+                                    {"feed_forward_length", 64},
+                                    {"attention.head_count", 4},
+                                    {"attention.head_count_kv", 2},
+                                    {"attention.key_length", 8},
+                                    {"rope.dimension_count", 4},
+                                    {"ssm.conv_kernel", 4},
+                                    {"ssm.state_size", 8},
+                                    {"ssm.group_count", 2},
+                                    {"ssm.time_step_rank", 4},
+                                    {"ssm.inner_size", 48}}) {
+    if (architecture != "qwen35moe" || std::string_view(name) != "feed_forward_length") {
+      builder.add_u32(architecture + "." + name, static_cast<uint32_t>(value));
+    }
+  }
+  if (architecture != "qwen35") {
+    builder.add_u32(architecture + ".expert_count", 6);
+    builder.add_u32(architecture + ".expert_used_count", 2);
+    builder.add_u32(architecture + ".expert_feed_forward_length", 16);
+    builder.add_u32(architecture + ".expert_shared_feed_forward_length", 24);
+  }
+  builder.add_f32(architecture + ".attention.layer_norm_rms_epsilon", 1e-6f);
+  builder.add_tensor("token_embd.weight", {32, 96}, 0);
+  builder.add_tensor("blk.0.attn_qkv.weight", {32, 80}, 0);
+  return builder;
+}
+
+Result<ModelConfig> read(const GgufBuilder& builder) {
+  const std::string data = builder.build();
+  HR_ASSIGN_OR_RETURN(
+      const auto file,
+      GgufFile::from_memory(std::as_bytes(std::span(data.data(), data.size())), "model.gguf"));
+  return model_config_from_gguf(*file);
+}
+
+TEST(Qwen35Families, GgufFilesSayWhatFoldersDo) {
+  for (const char* architecture : {"qwen35", "qwen35moe", "qwen3next"}) {
+    SCOPED_TRACE(architecture);
+    const auto config = read(gguf_of(architecture));
+    ASSERT_TRUE(config.ok()) << config.status().message();
+    const MixerConfig& mixers = config->mixers;
+    EXPECT_EQ(config->layers, 4);
+    using enum LayerMixer;
+    EXPECT_EQ(mixers.by_layer, (std::vector{kDeltaNet, kDeltaNet, kDeltaNet, kAttention}));
+    EXPECT_EQ(mixers.value_dim, 12);
+    EXPECT_TRUE(mixers.gated_attention);
+    EXPECT_FALSE(config->fused.qkv || mixers.rate_is_log || mixers.tensors_by_head);
+    const bool next = config->architecture == "qwen3next";
+    EXPECT_EQ(mixers.delta.tiled, !next);
+    EXPECT_EQ(mixers.delta.gates_by_head, next);
+    if (config->experts.count == 0) continue;
+    EXPECT_EQ(config->experts.normalised, true);
+    EXPECT_EQ(config->experts.shared_width, 24);
+  }
+}
+
+TEST(Qwen35Families, GgufFilesMayListLayersAndJoinTensors) {
+  GgufBuilder builder = gguf_of("qwen3next");
+  builder.add_ints("qwen3next.attention.recurrent_layers", {1, 0, 1, 1, 0});
+  builder.add_u32("qwen3next.full_attention_interval", 2);
+  builder.add_tensor("blk.0.ssm_in.weight", {32, 128}, 0);
+  builder.add_tensor("blk.0.ffn_gate_up_exps.weight", {32, 32, 6}, 0);
+  const auto config = read(builder);
+  ASSERT_TRUE(config.ok()) << config.status().message();
+  using enum LayerMixer;
+  EXPECT_EQ(config->mixers.by_layer, (std::vector{kDeltaNet, kAttention, kDeltaNet, kDeltaNet}));
+  EXPECT_TRUE(config->mixers.tensors_by_head && config->mixers.gemma.experts_fused);
+  EXPECT_FALSE(config->mixers.delta.gates_by_head);
+  // As many key heads as value heads lie in one order.
+  builder = gguf_of("qwen35");
+  builder.replace("qwen35.ssm.group_count", GgufValueType::kUint32, raw(uint32_t{4}));
+  EXPECT_FALSE(read(builder)->mixers.delta.tiled);
+}
+
+TEST(Qwen35Families, RefusesGgufFilesByTheirKeys) {
+  const std::string recurrent = "qwen35.attention.recurrent_layers";
+  const auto expect_error = [](const GgufBuilder& builder, const std::string& said) {
+    const auto config = read(builder);
+    ASSERT_FALSE(config.ok()) << said;
+    const std::string message(config.status().message());
+    EXPECT_NE(message.find("model.gguf: " + said), std::string::npos) << message;
+  };
+  for (const char* name :
+       {"qwen35.ssm.conv_kernel", "qwen35.ssm.state_size", "qwen35.ssm.group_count",
+        "qwen35.ssm.time_step_rank", "qwen35.ssm.inner_size"}) {
+    GgufBuilder builder = gguf_of("qwen35");
+    expect_error(builder.remove(name), std::string(name) + ": missing");
+  }
+  const auto changed = [](std::string_view name, uint32_t value) {
+    return gguf_of("qwen35").replace(name, GgufValueType::kUint32, raw(value));
+  };
+  expect_error(changed("qwen35.ssm.inner_size", 50),
+               "qwen35.ssm.inner_size: 50 is no width of 4 value heads of 1 to 4096");
+  expect_error(changed("qwen35.ssm.inner_size", 0), "qwen35.ssm.inner_size: 0 is no width");
+  expect_error(changed("qwen35.ssm.group_count", 3),
+               "qwen35.ssm.time_step_rank: 3 key heads do not divide 4 value heads");
+  expect_error(changed("qwen35.nextn_predict_layers", 5), "qwen35.nextn_predict_layers: 5 layers");
+  expect_error(gguf_of("qwen35").add_u32("qwen35.full_attention_interval", 0),
+               "qwen35.full_attention_interval: 0 is outside 1 to 1024");
+  expect_error(gguf_of("qwen35").add_ints(recurrent, {1, 1}), recurrent + ": 2 flags for 4 layers");
+  expect_error(gguf_of("qwen35").add_strings(recurrent, {"a", "b", "c", "d"}),
+               recurrent + ": is no list of flags, one a layer");
 }
 
 }  // namespace

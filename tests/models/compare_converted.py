@@ -59,6 +59,9 @@ compare.FAMILIES.update(STATE_SPACES)
 compare.AS_THEY_ARE.update(STATE_SPACES)
 # Of tokens beyond a layer's table the converter adds zeros, where the library takes the first row.
 compare.FAMILIES["llama4"] = tiny.LLAMA4_GGUF_FILES["llama4-gguf"] + ("bfloat16",)
+# It wants their layers that draft, or to be told that there are none.
+DELTA = ("qwen35", "qwen35-moe", "qwen3-next")
+compare.FAMILIES["qwen3-next"] = (*compare.FAMILIES["qwen3-next"][:2], "bfloat16")  # as above
 # Of these llama.cpp knows the published models' constants, and one factor of MiniMax's rows.
 compare.FAMILIES["minicpm3"] = ("MiniCPM3", dict(tiny.MINICPM3, scale_emb=12, scale_depth=1.4, dim_model_base=256), "bfloat16")
 compare.FAMILIES["minimax"] = ("MiniMax", dict(
@@ -133,7 +136,8 @@ def convert(llama_cpp, folder, to):
         words = {str(i): i for i in range(json.loads(written.read_text()).get("text_config", {}).get("vocab_size", 128))}
         (folder / "tokenizer.json").write_text(json.dumps({"model": {"vocab": words}, "added_tokens": []}))
     script = CONVERT.replace("LLAMA_CPP", repr(str(llama_cpp)))
-    run = subprocess.run([sys.executable, "-c", script, str(folder), "--outtype", "f32", "--outfile", str(to)],
+    drafts = ["--no-mtp"] if folder.name in DELTA else []
+    run = subprocess.run([sys.executable, "-c", script, str(folder), "--outtype", "f32", "--outfile", str(to), *drafts],
                          capture_output=True, text=True)
     return (run.stderr.strip() or "failed").splitlines()[-1] if run.returncode else None
 

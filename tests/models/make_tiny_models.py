@@ -168,6 +168,11 @@ STATE_FOLDERS = {
     "qwen3-next": ("Qwen3Next", dict(**DELTA, **EXPERTS, **SHARED, norm_topk_prob=True), "float16"),
 }
 STATE_GGUF_FILES = {"lfm2-gguf": ("Lfm2", LFM2)}
+DELTA_GGUF_FILES = {
+    "qwen35-gguf": ("Qwen3_5", DELTA),
+    "qwen35-moe-gguf": ("Qwen3_5Moe", dict(**DELTA, **EXPERTS, **SHARED)),
+    "qwen3-next-gguf": ("Qwen3Next", dict(**DELTA, **EXPERTS, **SHARED, norm_topk_prob=True)),
+}
 LFM2_MOE = dict(num_hidden_layers=4, layer_types=["conv", "full_attention", "conv", "conv"], num_dense_layers=1,
                 routed_scaling_factor=1.5, tie_word_embeddings=True, **EXPERTS)
 LATER_STATE_FOLDERS = {"lfm2-moe": ("Lfm2Moe", LFM2_MOE, "bfloat16")}
@@ -1032,7 +1037,9 @@ ARCHITECTURES = {"Llama": "llama", "Qwen2": "qwen2", "Qwen3": "qwen3", "Gemma2":
                  "Granite": "granite", "Ministral3": "mistral3", "Llama4": "llama4", "Starcoder2": "starcoder2", "Mixtral": "llama", "Qwen2Moe": "qwen2moe",
                  "Lfm2": "lfm2", "Lfm2Moe": "lfm2moe", "Qwen3Moe": "qwen3moe", "Olmoe": "olmoe", "GraniteMoe": "granitemoe", "Dots1": "dots1",
                  "HunYuanDenseV1": "hunyuan-dense", "HunYuanMoEV1": "hunyuan-moe", "DeepseekV2": "deepseek2", "DeepseekV3": "deepseek2",
-                 "Mistral4": "mistral4", "DeepseekV32": "deepseek32", "GlmMoeDsa": "glm-dsa", "KimiLinear": "kimi-linear", "MiniMax": "minimax-01"}
+                 "Mistral4": "mistral4", "DeepseekV32": "deepseek32", "GlmMoeDsa": "glm-dsa", "KimiLinear": "kimi-linear", "MiniMax": "minimax-01",
+                 "Qwen3_5": "qwen35", "Qwen3_5Moe": "qwen35moe", "Qwen3Next": "qwen3next"}
+DELTA_ARCHITECTURES = ("qwen35", "qwen35moe", "qwen3next")
 LATENT_ARCHITECTURES = ("deepseek2", "mistral4", "deepseek32", "glm-dsa")
 INTERLEAVED = {"llama", "mistral3", "smollm3", "granite", "granitemoe"}
 NAMES = {"input_layernorm": "attn_norm", "self_attn.q_proj": "attn_q", "self_attn.k_proj": "attn_k",
@@ -1054,6 +1061,9 @@ NAMES = {"input_layernorm": "attn_norm", "self_attn.q_proj": "attn_q", "self_att
          "mlp.shared_mlp.gate_proj": "ffn_gate_shexp", "mlp.shared_mlp.up_proj": "ffn_up_shexp",
          "mlp.shared_mlp.down_proj": "ffn_down_shexp", "operator_norm": "attn_norm", "ffn_norm": "ffn_norm", "conv.conv": "shortconv.conv",
          "conv.in_proj": "shortconv.in_proj", "conv.out_proj": "shortconv.out_proj",
+         "linear_attn.in_proj_qkv": "attn_qkv", "linear_attn.in_proj_z": "attn_gate", "linear_attn.in_proj_b": "ssm_beta",
+         "linear_attn.in_proj_a": "ssm_alpha", "linear_attn.in_proj_ba": "ssm_ba", "linear_attn.conv1d": "ssm_conv1d",
+         "linear_attn.norm": "ssm_norm", "linear_attn.out_proj": "ssm_out",
          "self_attn.out_proj": "attn_output", "self_attn.q_layernorm": "attn_q_norm",
          "self_attn.k_layernorm": "attn_k_norm", "feed_forward.w1": "ffn_gate", "feed_forward.w3": "ffn_up",
          "feed_forward.w2": "ffn_down", "feed_forward.gate": "ffn_gate_inp", "pre_feedforward_layernorm": "ffn_norm", "post_feedforward_layernorm": "post_ffw_norm"}
@@ -1084,7 +1094,7 @@ def write_keys(writer, config, architecture):
     writer.add_name("tiny")
     writer.add_context_length(config.max_position_embeddings)
     writer.add_embedding_length(config.hidden_size)
-    writer.add_block_count(config.num_hidden_layers)
+    writer.add_block_count(config.num_hidden_layers + (architecture in DRAFTING))
     writer.add_head_count(config.num_attention_heads)
     if architecture in ("lfm2", "lfm2moe"):
         width, multiple = 2 * config.intermediate_size // 3, getattr(config, "block_multiple_of", 1)
@@ -1095,7 +1105,8 @@ def write_keys(writer, config, architecture):
         writer.add_shortconv_l_cache(config.conv_L_cache)
         writer.add_vocab_size(config.vocab_size)
     else:
-        writer.add_feed_forward_length(getattr(config, "intermediate_size_mlp", config.intermediate_size))
+        if architecture != "qwen35moe":  # whose configurations do not have it
+            writer.add_feed_forward_length(getattr(config, "intermediate_size_mlp", config.intermediate_size))
         writer.add_head_count_kv(1 if is_latent_apart(config) else config.num_key_value_heads)
     writer.add_rope_freq_base(parameters["rope_theta"])
     if architecture == "starcoder2":
@@ -1135,9 +1146,11 @@ def write_keys(writer, config, architecture):
         writer.add_leading_dense_block_count(config.num_dense_layers)
         writer.add_expert_gating_func(gguf.ExpertGatingFuncType.SIGMOID)
         writer.add_expert_weights_scale(config.routed_scaling_factor)
-    if architecture in ("qwen2moe", "qwen3moe", "dots1", "lfm2moe", *LATENT_ARCHITECTURES):
+    if architecture in ("qwen2moe", "qwen3moe", "dots1", "lfm2moe", "qwen35moe", "qwen3next", *LATENT_ARCHITECTURES):
         writer.add_expert_feed_forward_length(config.moe_intermediate_size)
-    if architecture == "qwen2moe":
+    if architecture in DELTA_ARCHITECTURES:
+        write_delta_keys(writer, config, architecture)
+    if architecture in ("qwen2moe", "qwen35moe", "qwen3next"):
         writer.add_expert_shared_feed_forward_length(config.shared_expert_intermediate_size)
     if architecture in ("granite", "granitemoe"):
         writer.add_attention_scale(config.attention_multiplier)
@@ -1166,6 +1179,59 @@ def write_keys(writer, config, architecture):
         writer.add_rope_scaling_orig_ctx_len(original)
         writer.add_sliding_window(0)
         writer.add_rope_scaling_attn_factors(math.sqrt(1 + math.log(stretch) / math.log(original)))
+
+
+# Of which a file has a layer that drafts, behind the others.
+DRAFTING = ("qwen35",)
+
+
+def write_delta_keys(writer, config, architecture):
+    writer.add_ssm_conv_kernel(config.linear_conv_kernel_dim)
+    writer.add_ssm_state_size(config.linear_key_head_dim)
+    writer.add_ssm_group_count(config.linear_num_key_heads)
+    writer.add_ssm_time_step_rank(config.linear_num_value_heads)
+    writer.add_ssm_inner_size(config.linear_value_head_dim * config.linear_num_value_heads)
+    drafts = [False] * (architecture in DRAFTING)
+    writer.add_array(f"{architecture}.attention.recurrent_layers", [kind == "linear_attention" for kind in config.layer_types] + drafts)
+    writer.add_uint32(f"{architecture}.full_attention_interval", 4)
+    writer.add_rope_dimension_count(int(config.head_dim * config.rope_parameters["partial_rotary_factor"]))
+    if architecture != "qwen3next":
+        writer.add_rope_dimension_sections([11, 11, 10, 0])
+    if drafts:
+        writer.add_uint32(f"{architecture}.nextn_predict_layers", len(drafts))
+
+
+def delta_tensors(config, architecture, state):
+    """Of value heads, which lie by key head in the library, llama.cpp's files of Qwen 3.5 have the first of each key head first."""
+    keys, values, dim = config.linear_num_key_heads, config.linear_num_value_heads, config.linear_key_head_dim
+    by_place = lambda rows: rows.reshape(keys, values // keys, -1, *rows.shape[1:]).swapaxes(0, 1).reshape(rows.shape)
+    tiled = (lambda rows: rows) if architecture == "qwen3next" else by_place
+    behind_keys = lambda rows: numpy.concatenate([rows[:2 * keys * dim], tiled(rows[2 * keys * dim:])])
+    changes = {"attn_qkv": behind_keys, "ssm_conv1d": lambda rows: behind_keys(rows.squeeze(1)), "attn_gate": tiled, "ssm_beta": tiled,
+               "ssm_alpha": tiled, "ssm_out": lambda rows: tiled(rows.T).T, "ssm_norm": lambda rows: rows}
+    others = {}
+    for name, value in state.items():
+        stem, _, kind = name.partition(".linear_attn.")
+        block = f"blk.{stem.split('.')[-1]}."
+        if kind == "A_log":
+            yield block + "ssm_a", -numpy.exp(tiled(value.numpy()))
+        elif kind == "dt_bias":
+            yield block + "ssm_dt.bias", tiled(value.numpy())
+        elif kind == "in_proj_qkvz.weight":
+            width = values // keys * config.linear_value_head_dim
+            parts = numpy.split(value.numpy().reshape(keys, -1, config.hidden_size), [dim, 2 * dim, 2 * dim + width], axis=1)
+            q, k, v, z = (part.reshape(-1, config.hidden_size) for part in parts)
+            yield block + "attn_qkv.weight", numpy.concatenate([q, k, v])
+            yield block + "attn_gate.weight", z
+        elif name.endswith("gate_up_proj") and architecture == "qwen3next":  # as the converter has them with --fuse-gate-up-exps
+            yield f"blk.{name.split('.')[2]}.ffn_gate_up_exps.weight", value.numpy()
+        else:
+            others[name] = value
+    for name, rows in by_gguf_names(others, post_norms=True):
+        change = changes.get(name.split(".")[-2], lambda rows: rows + 1 if name.endswith("norm.weight") else rows)
+        yield name, change(rows)
+    if architecture in DRAFTING:
+        yield f"blk.{config.num_hidden_layers}.nextn.enorm.weight", numpy.ones(config.hidden_size)
 
 
 def is_latent_apart(config):
@@ -1701,7 +1767,9 @@ def write_gguf(path, kind, model):
         writer.add_tensor(name, numpy.array(factors, dtype=numpy.float32))
     post_norms = architecture in ("gemma2", "gemma3", "olmo2")
     state = {name: value for name, value in model.state_dict().items() if not name.endswith(("_decay", "slope_rate"))}
-    for name, rows in llama4_tensors(state) if architecture == "llama4" else by_gguf_names(state, post_norms):
+    tensors = (llama4_tensors(state) if architecture == "llama4" else delta_tensors(config, architecture, state)
+               if architecture in DELTA_ARCHITECTURES else by_gguf_names(state, post_norms))
+    for name, rows in tensors:
         if name == "output.weight" and config.tie_word_embeddings:
             continue
         if architecture in INTERLEAVED and "attn_q." in name:
@@ -1712,7 +1780,7 @@ def write_gguf(path, kind, model):
             rows = rows + 1
         if ".shortconv.conv." in name:
             rows = rows.squeeze(1)
-        exact = rows.ndim == 1 or "ffn_gate_inp" in name or ".shortconv.conv." in name or ".indexer.proj." in name
+        exact = rows.ndim == 1 or "ffn_gate_inp" in name or ".shortconv.conv." in name or ".indexer.proj." in name or ".ssm_conv1d." in name
         rows = rows.astype(numpy.float32 if exact else numpy.float16)
         split = ".attn_kv_b." in name and is_latent_apart(config)
         for each, values in latents_apart(config, name, rows) if split else [(name, rows)]:
@@ -1743,7 +1811,8 @@ def main():
              **NEWEST_FOLDERS, **half(NEWEST_GGUF_FILES),
              **LLAMA4_FOLDERS, **half(LLAMA4_GGUF_FILES), **SPARSE_FOLDERS, **half(SPARSE_GGUF_FILES),
              **KIMI_FOLDERS, **half(KIMI_GGUF_FILES), **MORE_FOLDERS, **half(MORE_GGUF_FILES), **LATEST_FOLDERS,
-             **FURTHER_FOLDERS, **half(FURTHER_GGUF_FILES), **SEEING_FOLDERS, **BLOCK_FOLDERS, **SHARING_FOLDERS, **GATED_FOLDERS, **PRUNED_FOLDERS}
+             **FURTHER_FOLDERS, **half(FURTHER_GGUF_FILES), **SEEING_FOLDERS, **BLOCK_FOLDERS, **SHARING_FOLDERS, **GATED_FOLDERS, **PRUNED_FOLDERS,
+             **half(DELTA_GGUF_FILES)}
     for seed, (name, (kind, options, dtype_name)) in enumerate(cases.items()):
         if only and name not in only:
             continue

@@ -36,9 +36,10 @@ class DeltaNetMixer final : public Mixer {
       : spec_(spec), hidden_(hidden), whole_(spec.heads), out_(whole_.values(), hidden) {}
 
   // A rank has key heads with their value heads, and what is kept of these. Fewer key heads than
-  // ranks are computed by every rank.
+  // ranks are computed by every rank, and so are tiled heads, of which those of a key head are no
+  // neighbours.
   Status split(const ShardSpec& shard) override {
-    if (whole_.key_heads < shard.ranks) return ok_status();
+    if (whole_.tiled || whole_.key_heads < shard.ranks) return ok_status();
     const Shares keys(whole_.key_heads, shard.ranks, 1);
     out_.split(shard, keys.times(int64_t{values_of_key()} * whole_.value_dim));
     is_split_ = true;
@@ -211,7 +212,7 @@ class DeltaNetMixer final : public Mixer {
   MatrixStack gates() const {
     const DeltaHeads& heads = spec_.heads;
     MatrixStack stack{.rows = {}, .columns = hidden_, .exact = true};
-    if (spec_.tensors != DeltaTensors::kByHead) {
+    if (spec_.tensors == DeltaTensors::kSeparate || spec_.tensors == DeltaTensors::kApart) {
       stack.rows = {of_keys({"ssm_beta", heads.value_heads}),
                     of_keys({"ssm_alpha", heads.value_heads})};
       return stack;

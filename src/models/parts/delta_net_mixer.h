@@ -13,9 +13,10 @@
 namespace headrace {
 
 enum class DeltaTensors {
-  kSeparate,  // attn_qkv, attn_gate (z), ssm_beta (b), ssm_alpha (a)
-  kApart,     // attn_q, attn_k, attn_v with a convolution each, else as kSeparate (OLMo-Hybrid)
-  kByHead,    // ssm_in and ssm_ba, whose rows are q, k, v, z and b, a of one key head after another
+  kSeparate,     // attn_qkv, attn_gate (z), ssm_beta (b), ssm_alpha (a)
+  kApart,        // attn_q, attn_k, attn_v with a convolution each, else as kSeparate (OLMo-Hybrid)
+  kGatesByHead,  // attn_qkv and attn_gate, and ssm_ba as kByHead (GGUF files of Qwen3-Next)
+  kByHead,  // ssm_in and ssm_ba, whose rows are q, k, v, z and b, a of one key head after another
 };
 
 struct DeltaNetSpec {

@@ -96,6 +96,40 @@ TEST(DeltaNetMixer, TensorsApartAreTheSameAsJoinedOnes) {
   EXPECT_TRUE(same_bits(pass.run(*first, cache, x, {}), pass.run(*second, other, x, {})));
 }
 
+// GGUF files of Qwen3-Next have two of its tensors in the order of Qwen3.5's, and ssm_ba its own.
+TEST(DeltaNetMixer, GatesByHeadAreTheSameAsSeparateOnes) {
+  PartPass pass(kRows, kHidden, /*in_place=*/true);
+  DeltaNetSpec by_head = kSpec;
+  by_head.tensors = DeltaTensors::kGatesByHead;
+  MadeTensors joined(pass.device()), separate(pass.device());
+  const auto first = make_part(by_head, kHidden), second = make_part(kSpec, kHidden);
+  ASSERT_TRUE(first->load(joined).ok());
+  const std::vector<float>& gates = joined.values("ssm_ba.weight");
+  separate.set("ssm_beta.weight", rows_of_heads(gates, 4, 0, 2, kHidden));
+  separate.set("ssm_alpha.weight", rows_of_heads(gates, 4, 2, 2, kHidden));
+  for (const char* name : {"attn_qkv.weight", "attn_gate.weight", "ssm_conv1d.weight",
+                           "ssm_dt.bias", "ssm_a", "ssm_norm.weight", "ssm_out.weight"}) {
+    separate.set(name, joined.values(name));
+  }
+  ASSERT_TRUE(second->load(separate).ok());
+  Rng rng(9);
+  const TestMatrix x(rng, kRows, kHidden);
+  PartCache cache(pass.device(), *first, kRows), other(pass.device(), *second, kRows);
+  EXPECT_TRUE(same_bits(pass.run(*first, cache, x, {}), pass.run(*second, other, x, {})));
+}
+
+// A rank's key heads would have value heads that lie apart.
+TEST(DeltaNetMixer, EveryRankHasAllTiledHeads) {
+  DeltaNetSpec tiled = kSpec;
+  tiled.heads.tiled = true;
+  const auto whole = make_part(tiled, kHidden), part = make_part(tiled, kHidden);
+  ASSERT_TRUE(part->split({.rank = 1, .ranks = 2}).ok());
+  EXPECT_EQ(part->state_bytes(), whole->state_bytes());
+  const auto split = make_part(kSpec, kHidden);
+  ASSERT_TRUE(split->split({.rank = 1, .ranks = 2}).ok());
+  EXPECT_LT(split->state_bytes(), whole->state_bytes());
+}
+
 TEST(DeltaNetMixer, AGpuTakesNegativeEigenvalues) {
   if (!built_with_cuda()) GTEST_SKIP() << "not run: this build has no kernels of a GPU";
   DeltaNetSpec spec = kSpec;

@@ -132,7 +132,8 @@ class DeltaBlock {
   // By a warp: q and k of one row as they are used, its values and gates.
   __device__ void stage(int32_t row, int32_t to) {
     const DeltaHeads& heads = args_.heads;
-    const int32_t key_head = head_ / (heads.value_heads / heads.key_heads);
+    const int32_t key_head =
+        heads.tiled ? head_ % heads.key_heads : head_ / (heads.value_heads / heads.key_heads);
     const T* const qkv = args_.qkv.row(row);
     const T* const q = qkv + int64_t{key_head} * heads.key_dim;
     const T* const k = q + args_.keys;

@@ -5,7 +5,7 @@
 //   beta_t    = beta_scale sigmoid(b_t)                                  (of each value head)
 //   S        := decay_t S;   S := S + k_t (beta_t (v_t - S' k_t))';   o_t = S' q_t
 //   out_t     = o_t / sqrt(mean(o_t^2) + eps) * norm * silu(z_t), or sigmoid(z_t)
-// A key head serves value heads that are neighbours.
+// A key head serves value heads that are neighbours, or, `tiled`, every key_heads-th.
 //
 // A row's sums are over dk in ascending order, whatever the instruction set: as the state is read
 // once for both, o_t is decay_t (S' q_t) + (k_t q_t) delta_t of the state before the row.
@@ -21,6 +21,7 @@ struct DeltaHeads {
   int32_t value_heads = 0;  // a multiple of key_heads
   int32_t key_dim = 0;      // dk
   int32_t value_dim = 0;    // dv
+  bool tiled = false;       // value head h has key head h % key_heads, not one of its neighbours'
 
   int64_t keys() const { return int64_t{key_heads} * key_dim; }
   int64_t values() const { return int64_t{value_heads} * value_dim; }

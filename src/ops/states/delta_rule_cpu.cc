@@ -49,7 +49,8 @@ DeltaHead head_of(const DeltaRuleArgs& args, const StateSequence& sequence, int6
   const int64_t row = sequence.row_first, dv = heads.value_dim;
   const float* qkv = f32_row(args.qkv, row);
   const float* gates = f32_row(args.gates, row);
-  const int64_t key_head = head / (heads.value_heads / heads.key_heads);
+  const int64_t key_head =
+      heads.tiled ? head % heads.key_heads : head / (heads.value_heads / heads.key_heads);
   return {.q = qkv + key_head * heads.key_dim,
           .k = qkv + heads.keys() + key_head * heads.key_dim,
           .v = qkv + 2 * heads.keys() + head * dv,

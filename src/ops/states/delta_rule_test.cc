@@ -12,6 +12,7 @@ const DeltaHeads kCases[] = {
     {.key_heads = 1, .value_heads = 1, .key_dim = 24, .value_dim = 40},
     {.key_heads = 2, .value_heads = 2, .key_dim = 8, .value_dim = 12},
     {.key_heads = 1, .value_heads = 3, .key_dim = 128, .value_dim = 128},
+    {.key_heads = 2, .value_heads = 6, .key_dim = 16, .value_dim = 32, .tiled = true},
 };
 
 class DeltaTest {
@@ -76,7 +77,9 @@ class DeltaTest {
 
   void run_head(int32_t head, TestMatrix& out) const {
     const auto dk = static_cast<size_t>(heads_.key_dim), dv = static_cast<size_t>(heads_.value_dim);
-    const int64_t key = head / (heads_.value_heads / heads_.key_heads) * heads_.key_dim;
+    const int32_t of_key = heads_.value_heads / heads_.key_heads;
+    const int64_t key =
+        int64_t{heads_.tiled ? head % heads_.key_heads : head / of_key} * heads_.key_dim;
     std::vector<double> state(dk * dv);
     for (int32_t t = 0; t < kRows; ++t) {
       const auto q = normalised(t, key, 1 / std::sqrt(static_cast<double>(dk)));

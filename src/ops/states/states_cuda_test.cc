@@ -142,7 +142,8 @@ TEST(StatesCuda, TheDeltaRuleIsTheCpus) {
                {.key_heads = 1, .value_heads = 1, .key_dim = 24, .value_dim = 40},
                {.key_heads = 2, .value_heads = 2, .key_dim = 8, .value_dim = 12},
                {.key_heads = 1, .value_heads = 3, .key_dim = 128, .value_dim = 128},
-               {.key_heads = 1, .value_heads = 2, .key_dim = 256, .value_dim = 64}}) {
+               {.key_heads = 1, .value_heads = 2, .key_dim = 256, .value_dim = 64},
+               {.key_heads = 2, .value_heads = 6, .key_dim = 16, .value_dim = 32, .tiled = true}}) {
         SCOPED_TRACE(testing::Message() << heads.value_heads << " heads of " << heads.key_dim
                                         << ", " << steps.rows() << " rows " << dtype_name(dtype));
         run_delta(cuda, heads, steps, dtype);
