@@ -16,6 +16,7 @@
 #include "../golden/same_outcome.h"
 #include "base/rng.h"
 #include "cpu_models_fixture.h"
+#include "logprob_distance.h"
 #include "tensor/device.h"
 
 namespace headrace::ranks_cuda_test {
@@ -80,9 +81,7 @@ std::vector<double> distances(const std::vector<TokenLogprobs>& a,
                               const std::vector<TokenLogprobs>& b) {
   std::vector<double> all = {0};
   for (size_t i = 0; i < std::min(a.size(), b.size()) && a[i].token == b[i].token; ++i) {
-    // Tokens that are none of the outputs have no probability on both.
-    const bool equal = a[i].logprob == b[i].logprob;
-    all.push_back(equal ? 0.0 : std::abs(double{a[i].logprob} - b[i].logprob));
+    all.push_back(logprob_distance(a[i], b[i]));
   }
   std::ranges::sort(all);
   return all;

@@ -12,6 +12,7 @@
 #include "../golden/model_under_test.h"
 #include "base/rng.h"
 #include "cpu_models_fixture.h"
+#include "logprob_distance.h"
 #include "tensor/allocation_count.h"
 #include "tensor/device.h"
 #include "weights/safetensors.h"
@@ -84,9 +85,7 @@ std::vector<double> distances(const std::vector<TokenLogprobs>& a,
   std::vector<double> all;
   for (size_t i = 0; i < std::min(a.size(), b.size()); ++i) {
     if (a[i].token != b[i].token) return all;  // texts go apart here
-    // Tokens that are none of the outputs have no probability on both.
-    const bool equal = a[i].logprob == b[i].logprob;
-    all.push_back(equal ? 0.0 : std::abs(double{a[i].logprob} - b[i].logprob));
+    all.push_back(logprob_distance(a[i], b[i]));
   }
   return all;
 }
