@@ -76,13 +76,11 @@ std::vector<TestRequest> requests(int32_t length_max) {
   return requests;
 }
 
-// Of log-probabilities of the same tokens, as far as texts go together.
+// Sorted; of texts without a token in common 0.
 std::vector<double> distances(const std::vector<TokenLogprobs>& a,
                               const std::vector<TokenLogprobs>& b) {
-  std::vector<double> all = {0};
-  for (size_t i = 0; i < std::min(a.size(), b.size()) && a[i].token == b[i].token; ++i) {
-    all.push_back(logprob_distance(a[i], b[i]));
-  }
+  std::vector<double> all = logprob_distances(a, b);
+  all.push_back(0);
   std::ranges::sort(all);
   return all;
 }
